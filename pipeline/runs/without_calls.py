@@ -21,14 +21,20 @@ from pipeline.contract.cells import as_frame, vector_column
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.reasons import PASSING_REASONS
-from pipeline.contract.registry import LastTables
+from pipeline.contract.registry import UNTRACKED, LastTables
 from pipeline.contract.schemas import STRING
 from pipeline.engine.bill.counting_models import (
     ReadOnlyMemory,
     RememberingChat,
     Tally,
 )
-from pipeline.engine.changed_groups import Frames, Groups, find_last_run, outputs_of
+from pipeline.engine.changed_groups import (
+    Frames,
+    Groups,
+    find_last_run,
+    outputs_of,
+    read_last_tables,
+)
 from pipeline.engine.plan import INCOMPLETE, PlannedStep
 from pipeline.engine.resources import Asked, Resources, WrappedChat
 from pipeline.engine.run_report import StepReport
@@ -205,15 +211,19 @@ class QuietSteps:
             return SilentEmbedding(asked.identity, self.cache, tally, missing, width)
 
         def make(part: Part, inputs: Frames, groups: Groups | None) -> Frames:
-            frames = self.resources.call(step, inputs, silenced, part=part)
+            frames = self.resources.call(step, inputs, silenced, UNTRACKED, last_tables, part)
             if not missing:
                 return frames
             return self._with_former_rows(part, frames, before, inputs.get(COMMUNITIES))
 
+        last_tables = read_last_tables(planned, self.previous, self.snapshots)
         last = find_last_run(planned, self.previous, self.snapshots)
-        outputs = outputs_of(step, tables, last, self.snapshots, make, rejects_too=False)
+        # Rejected rows are tried again as in any run, so that they wait where a run would ask.
+        outputs = outputs_of(step, tables, last, self.snapshots, make)
         retry, components = self._has_passing_errors(outputs), planned.components
         if missing:
+            # In an object store a table is there only when somebody has made sure of it.
+            self.snapshots.tables.keep(outputs.values())
             record = incomplete(step.id, components, outputs, retry)
             looks_back = bool(step.verb.roles_of(LastTables))
             return Unasked(record, len(missing), before if looks_back else record)

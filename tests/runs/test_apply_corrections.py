@@ -11,10 +11,11 @@ import pytest
 
 from pipeline.errors import GraphmillError, LockedError, UsageError
 from pipeline.project import Project
-from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of
-from tests.servers.openai_server import OpenAIServer, openai_server
+from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of, write_yaml
+from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 from tests.sizes import size
 from tests.states import models, postgres_rows, set_args, table_hashes
+from tests.whole.test_resolution_run import resolving
 
 DOCUMENTS = {
     "harbour.txt": (
@@ -31,9 +32,9 @@ DOCUMENTS = {
     ),
 }
 LATER = "Nobody came to Quill Point. Governor Pell left the Brack Institute to Rhoda Kell."
-SEEDS = [("communities", seed) for seed in range(size(1, 20))] + [
-    ("claims", seed) for seed in range(size(1, 20))
-]
+WORKFLOWS = ("communities", "claims", "resolved", "kept_reports", "with_view")
+"""Workflows of init; names that a model judges; reports that stand for a while; a view for some."""
+SEEDS = [(workflow, seed) for workflow in WORKFLOWS for seed in range(size(1, 20))]
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,20 @@ def endpoint() -> Iterator[OpenAIServer]:
 
 def folder_of(root: Path, store: str, endpoint: OpenAIServer, workflow: str) -> ProjectFolder:
     """A project all of whose models are behind the endpoint, and whose descriptions are mostly
-    summarized."""
+    summarized. Its own workflow has the name."""
     folder = new_project(root, store, DOCUMENTS, models=models(endpoint), workflow=workflow)
     set_args(folder, "index", summarize_descriptions={"max_tokens": 12})
+    if workflow == "resolved":
+        resolving(folder, "index")
+    if workflow == "kept_reports":
+        set_args(folder, "communities", report_communities={"keep_within": 0.4})
+    if workflow == "with_view":
+        where = {"source": {"in": ["harbour.txt", "observatory.txt", "later.txt"]}}
+        folder.edit_settings(serve={"views": {"some": {"where": where}}})
+    path = folder.root / "workflows" / f"{workflow}.yaml"
+    if not path.exists():
+        base = "communities" if workflow == "kept_reports" else "index"
+        write_yaml(path, {"name": workflow, "extends": base, "steps": []})
     return folder
 
 
@@ -115,6 +127,9 @@ def test_applied_and_then_run_is_run_alone_is_a_full_build(
     told = lines.read_text()
     shown = [table_hashes(folder.open(), workflow) for folder in (applied, alone, whole)]
     assert shown[0] == shown[1], told
+    if workflow == "kept_reports":
+        # What it keeps for a lower price is no full build, with or without corrections.
+        return
     assert shown[0] == shown[2], told
     rows = [
         postgres_rows(postgres_url, workspace_of(folder.root)) for folder in (applied, alone, whole)
@@ -155,6 +170,28 @@ def test_what_waits_is_counted_and_the_next_run_asks_for_it(
         endpoint.forget()
         project.index()
         assert not endpoint.requests
+
+
+def test_a_row_that_was_lost_waits_too_and_is_asked_for_by_the_next_run(
+    tmp_path: Path, postgres_url: str, endpoint: OpenAIServer
+):
+    folder = folder_of(tmp_path / "p", postgres_url, endpoint, "index")
+    with folder.open() as project:
+        refusal = Reply("I'm sorry, but I can't assist with that.")
+        endpoint.script("chat", [*[200] * len(DOCUMENTS), refusal])
+        project.run()
+        (lost,) = project.rejects()["row_id"]
+        # The lost row itself is not what the correction is about.
+        named = project.table("entities").set_index("id")["name"]
+        other = next(name for id, name in named.items() if id != lost)
+        project.add_correction({"kind": "set_type", "entity": other, "to": "HERON"})
+        endpoint.forget()
+        project.apply_corrections()
+        assert not endpoint.requests
+        assert list(project.rejects()["reason"]) == ["waiting"]
+        project.run()
+        assert endpoint.count("chat") == 1
+        assert project.rejects().empty
 
 
 def test_a_workflow_that_never_ran_and_one_that_was_edited_are_refused(

@@ -58,7 +58,8 @@ async function apply() {
   try {
     say(at("applying"), words.beginning);
     const { run } = await ask("ui/corrections/apply", {});
-    if (run) await follow(run);
+    if (!run) return say(at("applying"), words.under_way_before);
+    await follow(run);
     const { last } = await showDecided();
     await showSuspects();
     if (!last || last.run !== run || last.exit_code) throw new Error(fill(words.not_applied, { why: last?.message ?? "" }));
