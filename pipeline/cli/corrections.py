@@ -98,8 +98,8 @@ def undo(
         print_json({"undone": decision.id})
     else:
         print(
-            f"undone: {decision.id}; the next run no longer follows it, nor does 'graphmill"
-            " corrections apply', at once"
+            f"undone: {decision.id}; the next run no longer follows it, and 'graphmill corrections"
+            " apply' takes it out at once"
         )
 
 
