@@ -7,6 +7,7 @@ database.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import TracebackType
 
     import networkx as nx
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pipeline.corrections.decisions import Decision as Correction
     from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
+    from pipeline.documents.own_tables.imported import TableImport
     from pipeline.engine.bill.expected_calls import Estimate
     from pipeline.engine.bill.forecast import Forecast
     from pipeline.engine.law_check import HeldStep
@@ -548,6 +550,46 @@ class Project(Asking):
 
         with self.runs.alone():
             write_text(self.root / FILE, text)
+
+    def import_triples(
+        self,
+        source: str | Path,
+        columns: Mapping[str, str] | None = None,
+        values: Mapping[str, str] | None = None,
+    ) -> TableImport:
+        """Put a table into the folder ``tables``, in place of one of that name.
+
+        ``columns`` maps fields to names of columns, ``values`` fields to one value for all rows.
+        Raises UsageError, and writes nothing, for a file without a row that can be used.
+        """
+        from pipeline.documents.own_tables import imported
+
+        path = Path(source)
+        named = imported.columns_of_import(self.root, path, columns or {}, values or {})
+        found = imported.describe_table(path, named)
+        if not found.rows:
+            reason = found.messages[0] if found.messages else f"{path.name}: no rows in it"
+            raise UsageError(f"{reason}; nothing was written")
+        with self.runs.alone():
+            imported.write_table(self.root, path, named)
+        return found
+
+    @contextmanager
+    def with_table(
+        self, source: str | Path, columns: Mapping[str, str], values: Mapping[str, str]
+    ) -> Iterator[tuple[TableImport, Project]]:
+        """Give what the rows of a table are, and this project as if it had the table."""
+        from pipeline.documents.own_tables import imported
+
+        path = Path(source)
+        named = imported.columns_of_import(self.root, path, columns, values)
+        found = imported.describe_table(path, named)
+        with imported.tried_folder(self.root, path, named) as tried:
+            changed = replace(self, tables_root=tried)
+            try:
+                yield found, changed
+            finally:
+                changed.close()
 
     def status(self) -> dict[str, Any] | None:
         """Return the report of the last run, or None before the first."""

@@ -25,6 +25,7 @@ from pipeline.cli import (
     ontology,
     resolutions,
     run_pages,
+    tables,
     worker,
 )
 from pipeline.cli.options import CutOffError, Folder, outlive_readers, print_aside
@@ -98,6 +99,7 @@ app.add_typer(ontology_app, name="ontology")
 import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
 import_app.command("graphrag")(maintain.import_graphrag)
 import_app.command("ontology")(ontology.import_ontology)
+import_app.command("triples")(tables.import_triples)
 app.add_typer(import_app, name="import")
 
 

@@ -67,6 +67,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "duplicate_id": lost("a record with the id of one before it"),
     # of rows of another index
+    "duplicate_row": decided("a row of a table with the same cells as one before it"),
     "incomplete": lost(
         "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)"
     ),

@@ -127,9 +127,10 @@ def read_csv(
 ) -> Iterator[Record | Fault]:
     """Yield a record for each row of a CSV text; empty cells are left out.
 
-    The first row names the columns. The ``required`` column must be among them; ``setting`` is the
-    name of the setting for it, used in messages. A row that cannot be read gives a fault with the
-    line at which it begins. A fault without a line says that the file or its rest was not read.
+    The first row names the columns. The ``required`` column must be among them, unless it is "";
+    ``setting`` is the name of the setting for it, used in messages. A row that cannot be read gives
+    a fault with the line at which it begins. A fault without a line says that the file or its rest
+    was not read.
     """
     lines = list(io.StringIO(text, newline=""))
     # The limit of 131,072 characters a field is one of the whole process.
@@ -149,8 +150,10 @@ def _read_rows(lines: Sequence[str], required: str, setting: str) -> Iterator[Re
         yield Fault("parse", f"its first row names no columns ({error}); write a header")
         return
     header = [name.strip() for name in first.cells]
-    if required not in header or len(set(header)) < len(header):
-        yield Fault("parse", f"columns {header} lack '{required}' or name one twice; set {setting}")
+    lacks_one = bool(required) and required not in header
+    if lacks_one or len(set(header)) < len(header):
+        fact = f"lack '{required}' or name one twice" if required else "name one twice"
+        yield Fault("parse", f"columns {header} {fact}; set {setting}")
         return
     start: int | None = first.end
     n_rows = 0

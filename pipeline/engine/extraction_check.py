@@ -11,7 +11,13 @@ import pyarrow.compute
 from pipeline.contract.schemas import FILE_NAME, NAMING, STRING, TITLE_FROM
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.losses import CUT, ROW, UNENDED
-from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.engine.workflow import (
+    FILE_EXTRACTIONS,
+    FILE_TEXT_UNITS,
+    REJECTS,
+    Step,
+    Workflow,
+)
 from pipeline.errors import DataError
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Snapshot, SnapshotStore
@@ -27,6 +33,8 @@ COLUMNS = {
     "rejects": ["step", "row_id", "kind", "reason"],
 }
 EXTRACTIONS, TEXT_UNITS = "extractions", "text_units"
+ADD_TABLE_RECORDS = "add_table_extractions"
+"""The verb that adds the records of tables to those that were extracted."""
 MOST_FORMS = 3
 """The most entities that a document's title may be: itself, without its brackets, and the text in
 them."""
@@ -40,7 +48,12 @@ scripts."""
 
 def extracting_steps(workflow: Workflow) -> list[Step]:
     """Return the steps that write extractions."""
-    return [step for step in workflow.steps if EXTRACTIONS in step.outputs.values()]
+    tables = {EXTRACTIONS, FILE_EXTRACTIONS}
+    return [
+        step
+        for step in workflow.steps
+        if tables & set(step.outputs.values()) and step.verb.name != ADD_TABLE_RECORDS
+    ]
 
 
 def reading_steps(workflow: Workflow) -> list[Step]:
@@ -49,7 +62,7 @@ def reading_steps(workflow: Workflow) -> list[Step]:
         step
         for step in workflow.steps
         if step.verb.rowwise
-        and step.inputs.get(step.verb.rowwise) == TEXT_UNITS
+        and step.inputs.get(step.verb.rowwise) in (TEXT_UNITS, FILE_TEXT_UNITS)
         and step.verb.roles_of(ChatModel)
         and step.models
     ]
@@ -76,6 +89,10 @@ def health(
     """
     if not {TEXT_UNITS, EXTRACTIONS} <= set(tables):
         return {}
+    if FILE_TEXT_UNITS in tables and FILE_EXTRACTIONS in tables:
+        # Nothing was extracted of the rows of tables, so they say nothing of the extraction.
+        of_files = {TEXT_UNITS: tables[FILE_TEXT_UNITS], EXTRACTIONS: tables[FILE_EXTRACTIONS]}
+        tables = {**tables, **of_files}
     read = {}
     for table, columns in COLUMNS.items():
         if table in tables:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from pipeline.contract.reasons import EXTRAS, Reason, loss_of
 from pipeline.engine.documents.kept_documents import KEPT, SKIPPED, SOURCE, name_of, named_sources
-from pipeline.engine.workflow import DOCUMENTS, REJECTS, Step, Workflow
+from pipeline.engine.workflow import DOCUMENTS, READ_TABLE, REJECTS, Step, Workflow
 from pipeline.errors import DataError, counted
 from pipeline.snapshots.store import Snapshot, StepRecord
 
@@ -144,9 +144,13 @@ def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float
 def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.DataFrame) -> None:
     """Raise DataError for a source of documents without a row.
 
-    That is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
+    That is a mistake (an unmounted folder, a wrong pattern), not a corpus to load. Tables beside
+    the documents may have no rows: the documents are there.
     """
     if step.verb.inputs or DOCUMENTS not in step.verb.outputs:
+        return
+    is_beside_documents = step.outputs[DOCUMENTS] != DOCUMENTS
+    if step.verb.name == READ_TABLE and is_beside_documents:
         return
     if any(outputs[name].rows for name in step.writes if name != REJECTS):
         return

@@ -32,7 +32,8 @@ from pipeline.engine.documents.deletions import (
     documents_before,
     refuse_deletions,
 )
-from pipeline.engine.documents.kept_documents import with_kept
+from pipeline.engine.documents.kept_documents import last_documents, with_kept
+from pipeline.engine.documents.row_deletions import refuse_row_deletions
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.losses import (
     RECOVERED,
@@ -63,7 +64,7 @@ from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
 from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
-from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.engine.workflow import READ_TABLE, REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Repeats, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
@@ -250,6 +251,15 @@ class Runner:
                 unread = max(unread, unread_ratio(step, record, rejects))
             self.reports.append(_complete_report(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
+            if step.verb.name == READ_TABLE and self.max_delete_ratio is not None:
+                before_tables = last_documents(step, previous.steps, self.snapshots)
+                refuse_row_deletions(
+                    self.snapshots,
+                    before_tables,
+                    record.outputs[DOCUMENTS],
+                    rejects,
+                    self.max_delete_ratio,
+                )
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
                 self._check_documents(workflow, before, tables[DOCUMENTS])
         self.notes += trades(workflow, pd.concat(rejected))

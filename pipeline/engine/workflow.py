@@ -17,6 +17,11 @@ REJECTS = "rejects"
 
 LOADER, DOCUMENTS = "load_documents", "documents"
 
+READ_TABLE = "read_table"
+"""The verb that reads a project's own tables."""
+FILE_TEXT_UNITS, FILE_EXTRACTIONS = "file_text_units", "file_extractions"
+"""Text units and extractions of documents alone, in a project with tables of its own."""
+
 PLACE = "args."
 """The prefix of the names in a step's ``place``."""
 

@@ -87,6 +87,7 @@ class Services:
     - ``overrides`` are settings for this call, as a command takes them.
     - ``view`` is the name in ``serve.views`` of the view whose workspace this is, or "".
     - ``vocabulary`` is a text in place of that of prompts/vocabulary.yaml, to tell its price.
+    - ``tables_root`` is a folder with other tables than the project's, to tell what a run does.
 
     Close it after use: it may hold connections to the stores.
     """
@@ -97,6 +98,7 @@ class Services:
     overrides: tuple[str, ...] = field(default=(), repr=False)
     view: str = ""
     vocabulary: str | None = None
+    tables_root: Path | None = None
 
     def close(self) -> None:
         if "stores" in self.__dict__:
@@ -151,6 +153,7 @@ class Services:
         from pipeline.runs.correction_steps import with_corrections
         from pipeline.runs.formats import read_formats, with_formats
         from pipeline.runs.ontology_steps import with_ontology
+        from pipeline.runs.table_steps import with_tables
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         environment = environment_of(self.root) if self.settings.input.steps else {}
@@ -176,6 +179,7 @@ class Services:
             EmbeddingModel: self.settings.models.embedding,
         }
         workflow = read_workflow(path, sections, steps, own, models)
+        workflow = with_tables(workflow, self.tables_root or self.root)
         ontology = read_ontology(self.root)
         if ontology is not None:
             workflow = with_ontology(workflow, ontology)

@@ -21,13 +21,23 @@ from pydantic import ValidationError
 
 from pipeline.contract.registry import REGISTRY, Params, Verb
 from pipeline.contract.views import DOCUMENTS_STEP, conditions_digest, in_view
-from pipeline.engine.workflow import DOCUMENTS, REJECTS, Step, Workflow, wired
+from pipeline.engine.workflow import (
+    DOCUMENTS,
+    FILE_TEXT_UNITS,
+    READ_TABLE,
+    REJECTS,
+    Step,
+    Workflow,
+    wired,
+)
 from pipeline.errors import SettingsError, UsageError, counted
 from pipeline.load.projection import require_columns
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.manifests import Manifest, digest_of_view, view_of
 
 TEXT_UNITS, ENTITIES = "text_units", "entities"
+ADD_TABLES = "add_tables"
+"""A verb that takes over each document as it is."""
 CHOOSE, TAKE_OVER, SUMMARIZE, JOIN = (
     "filter_documents", "restrict_to_text_units", "summarize_descriptions", "join_descriptions",
 )  # fmt: skip
@@ -122,7 +132,8 @@ def steps_of_view(workflow: Workflow, view: str, where: Conditions) -> tuple[Ste
     making.choose_documents(where)
     before = _ancestors(workflow, DOCUMENTS)
     for step in workflow.steps:
-        if step.id not in before:
+        # A view sees of a table only the rows that are among its documents.
+        if step.id not in before or step.verb.name == READ_TABLE:
             making.follow(step)
     every = wired(f"workflow '{workflow.name}', view '{view}'", [*workflow.steps, *making.steps])
     return every[len(workflow.steps) :]
@@ -143,7 +154,9 @@ def _decided_by_all(workflow: Workflow) -> str:
     or ""."""
     before = _ancestors(workflow, DOCUMENTS)
     for step in workflow.steps:
-        if step.id in before and step.verb.inputs and step.verb.rowwise is None:
+        adds_rows = step.verb.name == ADD_TABLES
+        is_rowwise = step.verb.rowwise is not None or adds_rows
+        if step.id in before and step.verb.inputs and not is_rowwise:
             return step.id
     return ""
 
@@ -236,7 +249,8 @@ def _tells_of_text_units(step: Step) -> bool:
     """Check that the step decides about each text unit by itself, and that its rows name the text
     unit."""
     law = step.verb.law
-    reads = step.verb.rowwise and step.inputs[step.verb.rowwise] == TEXT_UNITS
+    units = (TEXT_UNITS, FILE_TEXT_UNITS)
+    reads = step.verb.rowwise and step.inputs[step.verb.rowwise] in units
     tables = [name for name in step.outputs if name != REJECTS]
     return bool(reads and law and all(law.row_of.get(name) == "text_unit_id" for name in tables))
 

@@ -23,6 +23,7 @@ from pipeline.contract.definitions import folder_around
 from pipeline.contract.fingerprint import library_versions
 from pipeline.contract.kept_codes import sources_hash
 from pipeline.contract.registry import REGISTRY
+from pipeline.documents.own_tables.columns import FOLDER as TABLES_FOLDER
 from pipeline.engine.tasks import Workplace
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import SettingsError
@@ -30,6 +31,7 @@ from pipeline.ontology.read import FILE as ONTOLOGY_FILE
 from pipeline.ontology.vocabulary import FILE as VOCABULARY_FILE
 from pipeline.runs.formats import FILE as FORMATS_FILE
 from pipeline.runs.services import Services
+from pipeline.runs.table_steps import has_tables
 from pipeline.settings.schema import EmbeddingSettings, Settings
 
 if TYPE_CHECKING:
@@ -78,6 +80,9 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
     for name in (FORMATS_FILE, ONTOLOGY_FILE, VOCABULARY_FILE):
         if (project.root / name).is_file():
             yield name, (project.root / name).read_bytes()
+    if has_tables(project.root / TABLES_FOLDER):
+        # A worker reads no table. It has the steps of a project that has tables.
+        yield f"{TABLES_FOLDER}/shipped", b""
     chats = {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()}
     embeddings: dict[str, Any] = {}
     for name, model in settings.models.embedding.items():

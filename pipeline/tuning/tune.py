@@ -16,7 +16,7 @@ from pipeline.engine.plan import ALL, Planner, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.usage.budget import Budget, Meter, MeteredChat
 from pipeline.engine.usage.journal import Journal, settle
-from pipeline.engine.workflow import Workflow
+from pipeline.engine.workflow import FILE_TEXT_UNITS, Workflow
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import Tokenizer, Tokens
 from pipeline.runs.services import DEFAULT, Services
@@ -53,6 +53,9 @@ def text_units_of(
     def read_table(name: str) -> pd.DataFrame:
         return frames[name] if name in frames else snapshots.tables.read(known[name])
 
+    # A prompt is tuned to texts that a model will read, not to rows of tables.
+    written = {table for step in workflow.steps for table in step.outputs.values()}
+    wanted = FILE_TEXT_UNITS if FILE_TEXT_UNITS in written else TEXT_UNITS
     for step in workflow.steps:
         planned = planner.plan(step, known)
         if planned.record and planned.action == "reuse":
@@ -65,8 +68,8 @@ def text_units_of(
             for name in step.verb.outputs:
                 if name in computed:
                     frames[step.outputs[name]] = computed[name]
-        if TEXT_UNITS in step.outputs.values():
-            return read_table(TEXT_UNITS)
+        if wanted in step.outputs.values():
+            return read_table(wanted)
     raise UsageError(
         f"workflow '{workflow.name}': no step makes text units without a model; tune another"
         " workflow"

@@ -1,6 +1,7 @@
 """The verbs. Importing this package registers them."""
 
 from pipeline.verbs import tables as tables
+from pipeline.verbs.add_tables import add_table_extractions, add_tables, leave_out_tables
 from pipeline.verbs.check_patterns import check_patterns
 from pipeline.verbs.chunk_documents import chunk_documents
 from pipeline.verbs.compose_headers import compose_headers
@@ -15,6 +16,7 @@ from pipeline.verbs.embed_with_headers import embed_with_headers
 from pipeline.verbs.extract_claims import extract_claims
 from pipeline.verbs.extract_graph import extract_graph
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
+from pipeline.verbs.extract_table import extract_table
 from pipeline.verbs.filter_documents import filter_documents
 from pipeline.verbs.find_near_duplicates import find_near_duplicates
 from pipeline.verbs.join_descriptions import join_descriptions
@@ -26,6 +28,7 @@ from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.prune_graph import prune_graph
 from pipeline.verbs.read_corrections import read_corrections
 from pipeline.verbs.read_graphrag import read_graphrag
+from pipeline.verbs.read_table import read_table
 from pipeline.verbs.report_communities import report_communities, report_communities_with_claims
 from pipeline.verbs.resolve_claims import resolve_claims
 from pipeline.verbs.resolve_entities import resolve_entities
@@ -34,6 +37,8 @@ from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
+    "add_table_extractions",
+    "add_tables",
     "check_patterns",
     "chunk_documents",
     "compose_headers",
@@ -49,11 +54,13 @@ __all__ = [
     "extract_claims",
     "extract_graph",
     "extract_graph_fast",
+    "extract_table",
     "filter_documents",
     "find_near_duplicates",
     "join_descriptions",
     "join_documents",
     "layout_graph",
+    "leave_out_tables",
     "list_resolved_statements",
     "list_statements",
     "load_documents",
@@ -61,6 +68,7 @@ __all__ = [
     "prune_graph",
     "read_corrections",
     "read_graphrag",
+    "read_table",
     "report_communities",
     "report_communities_with_claims",
     "resolve_claims",

@@ -72,11 +72,16 @@ CHAIN: dict[str, dict[str, str]] = {
     "select_documents": {},
     "filter_documents": {},
     "find_near_duplicates": {},
+    "read_table": {},
+    "add_tables": {},
     "chunk_documents": {},
+    "leave_out_tables": {},
     "compose_headers": {},
     "embed_with_headers": {"texts": "text_units", "headers": "text_unit_headers"},
-    "extract_graph": {},
-    "extract_graph_fast": {},
+    "extract_graph": {"text_units": "file_text_units"},
+    "extract_graph_fast": {"text_units": "file_text_units"},
+    "extract_table": {"documents": "table_documents"},
+    "add_table_extractions": {},
     "restrict_to_text_units": {"rows": "extractions"},
     "conform_extractions": {},
     "read_corrections": {},
@@ -106,16 +111,28 @@ CHAIN: dict[str, dict[str, str]] = {
 }
 """Every verb of tables with fixed columns, in an order in which each finds its tables; and the
 tables whose names differ."""
+RENAMED = {
+    "read_table": {"documents": "table_documents"},
+    "extract_table": {"extractions": "table_extractions"},
+}
+"""Outputs that get another name, since an earlier verb has written a table of that name."""
 
 CORRECTIONS = (
     '{"kind": "rename", "entity": "Skarrow Lamp", "to": "Lamp of Skarrow"}\n'
     '{"kind": "delete_entity", "entity": "Otto Holm", "document": "letters/otto.md"}\n'
+)
+KEEPERS = (
+    "source,type,target,weight,since\n"
+    "Otto Holm,KEEPS,Skarrow Lamp,2,1871\n"
+    "Otto Holm,KEEPS,,1,\n"
+    "Ida Brun,KEEPS,Skarrow Lamp,,1880\n"
 )
 FILES = {
     "read_graphrag": "graphrag",
     "load_documents": "corpus",
     "join_documents": "owners.csv",
     "read_corrections": "corrections.jsonl",
+    "read_table": "tables",
 }
 """The files that the verbs with a stamp read."""
 
@@ -233,6 +250,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.write_text(content, encoding="utf-8")
     (root / FILES["join_documents"]).write_text(OWNERS, encoding="utf-8")
     (root / FILES["read_corrections"]).write_text(CORRECTIONS, encoding="utf-8")
+    (root / FILES["read_table"]).mkdir()
+    (root / FILES["read_table"] / "keepers.csv").write_text(KEEPERS, encoding="utf-8")
     write(root / FILES["read_graphrag"], version_3())
     return root
 
@@ -242,7 +261,9 @@ def tables(folder: Path) -> dict[str, pa.Table]:
     """Return every table of a run of the chain, as a snapshot holds it."""
     tables: dict[str, pa.Table] = {}
     for name in CHAIN:
-        tables |= run(REGISTRY.verbs[name], inputs_of(name, tables), folder)
+        written = run(REGISTRY.verbs[name], inputs_of(name, tables), folder)
+        names = RENAMED.get(name, {})
+        tables |= {names.get(table, table): rows for table, rows in written.items()}
     return tables
 
 

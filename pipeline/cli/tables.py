@@ -1,0 +1,87 @@
+"""The command import triples: a table of facts becomes part of the project."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.cli.build import show_plan
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Name,
+    Overrides,
+    open_project,
+    print_aside,
+    print_json,
+)
+from pipeline.errors import UsageError, counted
+
+if TYPE_CHECKING:
+    from pipeline.documents.own_tables.imported import TableImport
+
+
+def import_triples(
+    context: typer.Context,
+    source: Annotated[Path, typer.Argument(metavar="FILE",
+        help="A table: .csv, .tsv, .json, .jsonl or .parquet.")],
+    name: Name = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    column: Annotated[list[str] | None, typer.Option("--column", metavar="FIELD=COLUMN",
+        help="The column that holds a field, if it has another name, as source=Company.")] = None,
+    value: Annotated[list[str] | None, typer.Option("--value", metavar="FIELD=TEXT",
+        help="A value for all rows, as type=SUPPLIES.")] = None,
+    only_plan: Annotated[bool, typer.Option("--plan",
+        help="Only say what the next run would do and cost then.")] = False,
+) -> None:  # fmt: skip
+    """Put a table of facts into the project's folder tables; the next run reads it, without a model
+    for its rows."""
+    columns, values = _read_pairs("--column", column), _read_pairs("--value", value)
+    with open_project(context, folder, overrides, as_json) as project:
+        from pipeline.engine.plan import Selection
+
+        if not only_plan:
+            imported = project.import_triples(source, columns, values)
+        else:
+            with project.with_table(source, columns, values) as (imported, changed):
+                _print_import(imported, as_json)
+                show_plan(changed, name, changed.forecast(name), Selection(), as_json)
+            return
+    if as_json:
+        print_json(
+            {
+                "table": f"tables/{imported.name}",
+                "relationships": imported.relationships,
+                "entities": imported.entities,
+                "rejects": dict(imported.faults),
+                "messages": imported.messages,
+            }
+        )
+        return
+    _print_import(imported, as_json)
+    print_aside(f"tables/{imported.name}: written; next: graphmill run")
+
+
+def _print_import(imported: "TableImport", as_json: bool) -> None:
+    """Print what the rows of a table are; beside a plan in JSON, as messages."""
+    tell = print_aside if as_json else print
+    parts = [counted(imported.relationships, "relationship")]
+    if imported.entities:
+        parts.append(counted(imported.entities, "entity", "entities"))
+    line = f"tables/{imported.name}: {', '.join(parts)}"
+    if imported.faults:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in imported.faults.most_common())
+        line += f"; not used: {reasons}"
+    tell(line)
+    for message in imported.messages:
+        tell(message)
+
+
+def _read_pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """Return the fields of an option with their columns or values."""
+    pairs: dict[str, str] = {}
+    for entry in given or []:
+        field, sign, text = entry.partition("=")
+        if not sign or not field.strip() or not text.strip():
+            raise UsageError(f"{option} {entry}: no FIELD=TEXT; write one such as source=Company")
+        pairs[field.strip()] = text.strip()
+    return pairs

@@ -1,0 +1,50 @@
+"""The guard against a table that suddenly lacks most of its rows."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import pandas as pd
+
+from pipeline.engine.documents.deletions import ON_PURPOSE, identities
+from pipeline.errors import DeletionError
+from pipeline.snapshots.store import Snapshot, SnapshotStore
+
+LEAST_ROWS = 20
+"""The rows that a table must have had: of a shorter one, a person may take away most by hand."""
+_PLACE = re.compile(r"[#:].*", re.DOTALL)
+"""The characters behind the name of a table, in the source of a row and in the id of a reject."""
+
+
+def refuse_row_deletions(
+    store: SnapshotStore,
+    before: Snapshot | None,
+    after: Snapshot,
+    rejects: pd.DataFrame,
+    max_ratio: float,
+) -> None:
+    """Raise DeletionError if a table that is still there lacks more than ``max_ratio`` of its rows.
+
+    ``before``, ``after``: the documents that the step read_table wrote in the last run and now;
+    ``rejects``: those of now. A broken export may leave few rows of a table, and its documents may
+    be few of all. The guard for all documents covers a table that is gone as a whole.
+    """
+    if before is None or before == after:
+        return
+    then, now = identities(store, before), identities(store, after)
+    rows_then = Counter(_tables_of(then["source"]))
+    is_gone = ~then["id"].isin(now["id"]) & ~then["content_hash"].isin(now["content_hash"])
+    rows_gone = Counter(_tables_of(then[is_gone]["source"]))
+    there = {*_tables_of(now["source"]), *_tables_of(rejects["row_id"])}
+    for table, gone in rows_gone.items():
+        rows = rows_then[table]
+        if table in there and rows >= LEAST_ROWS and gone > max_ratio * rows:
+            raise DeletionError(
+                f"{table}: {gone} of its {rows} rows are gone, more than max_delete_ratio"
+                f" {max_ratio:g}; is the table whole? {ON_PURPOSE}"
+            )
+
+
+def _tables_of(places: Iterable[str]) -> list[str]:
+    """Return the table of each source of a row, or of each reject."""
+    return [_PLACE.sub("", place) for place in places]

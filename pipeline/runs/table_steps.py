@@ -1,0 +1,124 @@
+"""The steps that read a project's own tables, put into a workflow.
+
+They are in no workflow file: a project with files in its folder ``tables`` has the steps, in each
+of its workflows that cuts documents into text units and merges extractions. So they need no edit of
+a workflow, and a project without tables has neither the steps nor their cost.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.contract.registry import REGISTRY
+from pipeline.documents.own_tables.columns import FOLDER
+from pipeline.engine.workflow import (
+    DOCUMENTS,
+    FILE_EXTRACTIONS,
+    FILE_TEXT_UNITS,
+    READ_TABLE,
+    REJECTS,
+    Step,
+    Workflow,
+    wired,
+)
+from pipeline.models.base import ChatModel
+from pipeline.verbs.read_table import TableParams
+
+ADD, LEAVE_OUT = "add_tables", "leave_out_tables"
+EXTRACT, ADD_RECORDS, MERGE = "extract_table", "add_table_extractions", "merge_graphs"
+TEXT_UNITS, EXTRACTIONS = "text_units", "extractions"
+FILE_DOCUMENTS = "file_documents"
+TABLE_DOCUMENTS, TABLE_EXTRACTIONS = "table_documents", "table_extractions"
+
+
+def with_tables(workflow: Workflow, root: Path) -> Workflow:
+    """Return the workflow with the steps that read the project's own tables.
+
+    A project without tables stays as it is, and so does a workflow that names the verb read_table
+    itself, or that does not merge extractions of text units.
+    """
+    names_it = any(step.verb.name == READ_TABLE for step in workflow.steps)
+    records = {step.inputs[EXTRACTIONS] for step in workflow.steps if step.verb.name == MERGE}
+    written = {table for step in workflow.steps for table in step.outputs.values()}
+    fits = len(records) == 1 and {DOCUMENTS, TEXT_UNITS} <= written
+    if names_it or not fits or not has_tables(root / FOLDER):
+        return workflow
+    extracted = records.pop()
+    reading = _asking_of_texts(workflow, extracted)
+    steps: list[Step] = []
+    for step in workflow.steps:
+        changed = _read_files_alone(step) if step.id in reading else step
+        tables = set(step.outputs.values())
+        if DOCUMENTS in tables:
+            steps += _documents_with_rows(changed, root)
+        elif TEXT_UNITS in tables:
+            steps += _text_units_of_files(changed)
+        elif extracted in tables:
+            steps += _records_with_rows(changed, extracted)
+        else:
+            steps.append(changed)
+    return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
+
+
+def has_tables(folder: Path) -> bool:
+    """Check that a folder has a file, whether it can be read or not."""
+    if not folder.is_dir():
+        return False
+    return any(not path.name.startswith(".") and path.is_file() for path in folder.rglob("*"))
+
+
+def _asking_of_texts(workflow: Workflow, extracted: str) -> Collection[str]:
+    """Return the ids of the steps that are to see no row of a table.
+
+    These are all that extract records of text units, and others that ask a chat model about each.
+    """
+    found: set[str] = set()
+    wanted = {extracted}
+    for step in reversed(workflow.steps):
+        reads_units = TEXT_UNITS in step.inputs.values()
+        if wanted & set(step.outputs.values()):
+            wanted |= set(step.inputs.values())
+            if reads_units:
+                found.add(step.id)
+        rows = step.inputs.get(step.verb.rowwise or "")
+        if rows == TEXT_UNITS and step.verb.roles_of(ChatModel):
+            found.add(step.id)
+    return found
+
+
+def _read_files_alone(step: Step) -> Step:
+    return replace(step, inputs=_renamed(step.inputs, TEXT_UNITS, FILE_TEXT_UNITS))
+
+
+def _documents_with_rows(loader: Step, root: Path) -> Iterator[Step]:
+    """Yield the step that writes the documents, and those that add the rows of tables."""
+    yield replace(loader, outputs=_renamed(loader.outputs, DOCUMENTS, FILE_DOCUMENTS))
+    read = REGISTRY.verbs[READ_TABLE]
+    params = TableParams(root=str(root))
+    yield Step(READ_TABLE, read, params, {}, {DOCUMENTS: TABLE_DOCUMENTS, REJECTS: REJECTS})
+    add = REGISTRY.verbs[ADD]
+    inputs = {DOCUMENTS: FILE_DOCUMENTS, TABLE_DOCUMENTS: TABLE_DOCUMENTS}
+    yield Step(ADD, add, add.params(), inputs, {DOCUMENTS: DOCUMENTS})
+
+
+def _text_units_of_files(chunking: Step) -> Iterator[Step]:
+    """Yield the step that cuts documents, and one that leaves out the text units of rows."""
+    yield chunking
+    verb = REGISTRY.verbs[LEAVE_OUT]
+    inputs = {TEXT_UNITS: TEXT_UNITS, TABLE_DOCUMENTS: TABLE_DOCUMENTS}
+    yield Step(LEAVE_OUT, verb, verb.params(), inputs, {FILE_TEXT_UNITS: FILE_TEXT_UNITS})
+
+
+def _records_with_rows(extracting: Step, extracted: str) -> Iterator[Step]:
+    """Yield the step that extracts records of texts, and those that add the records of rows."""
+    yield replace(extracting, outputs=_renamed(extracting.outputs, extracted, FILE_EXTRACTIONS))
+    verb = REGISTRY.verbs[EXTRACT]
+    inputs = {TEXT_UNITS: TEXT_UNITS, DOCUMENTS: TABLE_DOCUMENTS}
+    yield Step(EXTRACT, verb, verb.params(), inputs, {EXTRACTIONS: TABLE_EXTRACTIONS})
+    add = REGISTRY.verbs[ADD_RECORDS]
+    inputs = {EXTRACTIONS: FILE_EXTRACTIONS, TABLE_EXTRACTIONS: TABLE_EXTRACTIONS}
+    yield Step(ADD_RECORDS, add, add.params(), inputs, {EXTRACTIONS: extracted})
+
+
+def _renamed(tables: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    return {name: new if table == old else table for name, table in tables.items()}
