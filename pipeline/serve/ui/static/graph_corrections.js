@@ -58,7 +58,7 @@ async function form(names, entity, target, parts) {
   });
   const list = async () => {
     const { corrections } = await ask("ui/corrections");
-    const about = corrections.filter((one) => [one.entity, one.to, one.source, one.target].some((name) => name && names.includes(name)));
+    const about = corrections.filter((one) => [one.entity, one.to, one.source, one.target, one.a, one.b].some((name) => name && names.includes(name)));
     decided.replaceChildren(...(about.length ? [element("h4", {}, words.decided), element("p", {}, element("a", { href: "corrections" }, words.apply_there)), element("ul", { class: "plain" }, about.map((one) => element("li", { class: one.pending && "pending" },
       lineOf(one), " ", one.pending && [element("span", { class: "tag" }, words.pending), " "], element("button", { type: "button", class: "link", onclick: undo(one.id) }, words.undo_correction))))] : []));
   };
