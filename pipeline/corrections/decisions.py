@@ -5,6 +5,7 @@ docs/corrections.md explains each kind to users.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
@@ -33,6 +34,15 @@ Text = Annotated[
 ]
 
 
+def _list_texts(value: object) -> Iterator[str]:
+    """Yield a text, or the texts in a tuple of such values."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _list_texts(each)
+
+
 class Decision(BaseModel):
     """A decision of a person.
 
@@ -50,7 +60,7 @@ class Decision(BaseModel):
     def _check_characters(self) -> Self:
         """Check that every store accepts the texts. Raises ValueError for a control character."""
         for field, value in self:
-            if isinstance(value, str) and _CONTROL.search(value):
+            if any(map(_CONTROL.search, _list_texts(value))):
                 raise ValueError(f"{field} has a control character; remove it")
         return self
 
@@ -87,8 +97,8 @@ class Rename(Scoped):
     text units that give the entity this type.
 
     ``was`` has the new names that it had before, the first one first: later renamings of these led
-    it on. ``replaces`` has names whose renamings to this entity it took the place of. An undo leads
-    back by both; they change no result.
+    it on. ``replaces`` has the renamings to this entity that it took the place of: the name that
+    each was about, and its ``was``. An undo leads back by both; they change no result.
     """
 
     kind: Literal["rename"] = "rename"
@@ -96,7 +106,7 @@ class Rename(Scoped):
     to: Name
     type: str = ""
     was: tuple[Name, ...] = ()
-    replaces: tuple[Name, ...] = ()
+    replaces: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = ()
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

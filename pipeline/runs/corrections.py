@@ -178,7 +178,7 @@ def _lead_on(decisions: Sequence[Decision], added: Decision) -> tuple[list[Decis
     if not (isinstance(added, Rename) and is_unrestricted(added)):
         return list(decisions), added
     led_on: list[Decision] = []
-    replaced: list[str] = []
+    replaced: list[tuple[str, ...]] = []
     for decision in decisions:
         if not isinstance(decision, Rename) or match_key(decision.to) != match_key(added.entity):
             led_on.append(decision)
@@ -187,7 +187,7 @@ def _lead_on(decisions: Sequence[Decision], added: Decision) -> tuple[list[Decis
             led_on.append(decision.model_copy(update={"to": added.to, "was": was}))
         elif is_unrestricted(decision):
             # The name gets back what it was, so nothing is left of the earlier renaming.
-            replaced.append(decision.entity)
+            replaced.append((decision.entity, *decision.was))
     return led_on, added.model_copy(update={"replaces": tuple(replaced)})
 
 
@@ -206,7 +206,10 @@ def _lead_back(decisions: Sequence[Decision], undone: Decision) -> list[Decision
         else:
             led_back.append(decision)
     signature = undone.model_dump(include={"by", "at", "why"})
-    renamings = [Rename(entity=name, to=undone.entity, **signature) for name in undone.replaces]
+    renamings = [
+        Rename(entity=name, to=undone.entity, was=tuple(was), **signature)
+        for name, *was in undone.replaces
+    ]
     return [*led_back, *renamings]
 
 

@@ -2,6 +2,7 @@
 ends where it would have ended without them."""
 
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -209,6 +210,19 @@ def test_a_workflow_that_never_ran_and_one_that_was_edited_are_refused(
         with pytest.raises(UsageError, match="'summarize_descriptions': its params have changed"):
             project.apply_corrections("index")
         assert project.snapshots.manifest("index") == manifest
+
+
+def test_no_source_is_looked_at(tmp_path: Path, postgres_url: str, endpoint: OpenAIServer):
+    folder = folder_of(tmp_path / "p", postgres_url, endpoint, "fast")
+    with folder.open() as project:
+        project.run()
+        documents = project.table("documents")
+        shutil.rmtree(project.input_folder)
+        project.add_correction({"kind": "set_type", "entity": "Mira Vale", "to": "HERON"})
+        assert project.apply_corrections().exit_code == 0
+        assert project.table("documents").equals(documents)
+        entities = project.table("entities").set_index("name")
+        assert entities.loc["Mira Vale", "type"] == "HERON"
 
 
 def test_a_run_under_way_is_told(tmp_path: Path, postgres_url: str, endpoint: OpenAIServer):

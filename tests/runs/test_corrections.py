@@ -150,6 +150,24 @@ def test_a_renaming_back_leaves_a_file_that_can_be_read_and_can_be_undone(folder
         assert renamings(project) == {"M. Vale": "Mira V."}
 
 
+def test_a_chain_that_came_back_to_its_beginning_is_undone_step_by_step(folder: ProjectFolder):
+    with folder.open() as project:
+        states = []
+        for one, two in (("M. Vale", "Mira V."), ("Mira V.", "Mira Vee"), ("Mira Vee", "M. Vale")):
+            states.append(renamings(project))
+            rename(project, one, two)
+        for before in reversed(states):
+            # Each renaming stands behind those that it led on, so the last line is undone first.
+            newest = {"Mira Vee", "Mira V.", "M. Vale"} & set(renamings(project)) - set(before)
+            (id,) = [
+                one.decision.id
+                for one in project.corrections("fast")
+                if one.decision.model_dump()["entity"] in newest
+            ]
+            project.undo_correction(id, "fast")
+            assert renamings(project) == before
+
+
 def test_a_decision_is_pending_until_a_run_and_so_is_its_undo(folder: ProjectFolder):
     with folder.open() as project:
         project.index("fast")
