@@ -31,6 +31,16 @@ NAMES = [
 ]
 DOCUMENTS = 9
 TABLE, RECORDS = "table.csv", ["r1", "r2", "r3"]
+FACTS = [
+    "Ada Holm,MADE,Skarrow Lamp,,1871,",
+    "Ada Holm,MADE,Skarrow Lamp,She made it.,1872,f1",
+    "Ada Holm,KNOWS,Otto Holm,,,f1",
+    "Otto Holm,KNOWS,Ada Holm,,,f2",
+    "Otto Holm,,Quill,,,",
+    "Mira Vale,MADE,,,,",
+    "Ada Holm,MADE,Ada Holm,,,f3",
+]
+"""Rows of a table of the project's own: two have the same id, one lacks an end, one is a loop."""
 CHANGES = 4
 WORKFLOWS = {
     "fast": ("fast",),
@@ -91,6 +101,7 @@ class History:
     corrections: list[dict[str, Any]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     ontology: Mapping[str, Any] | None = None
+    facts: list[str] = field(default_factory=list)
 
     @classmethod
     def begun(cls, seed: int) -> "History":
@@ -112,6 +123,7 @@ class History:
             [*self.corrections],
             [*self.told],
             self.ontology,
+            [*self.facts],
         )
 
     def change(self) -> None:
@@ -128,6 +140,7 @@ class History:
             self.set,
             self.decide,
             self.correct,
+            self.state,
         ]
         for _ in range(self.draw.randint(1, CHANGES)):
             act = self.draw.choice(acts)
@@ -185,6 +198,15 @@ class History:
             self.corrections.append(line)
         self.told.append(f"corrections: {self.corrections}")
 
+    def state(self, _: str) -> None:
+        """A row of the project's own table comes, at any place, or goes."""
+        row = self.draw.choice(FACTS)
+        if row in self.facts:
+            self.facts.remove(row)
+        else:
+            self.facts.insert(self.draw.randint(0, len(self.facts)), row)
+        self.told.append(f"facts: {self.facts}")
+
     def _text(self) -> str:
         return " ".join(self.draw.choices(SENTENCES, k=self.draw.randint(1, 6)))
 
@@ -202,6 +224,13 @@ class History:
             path.unlink()
         for name, text in self.corpus.items():
             folder.write(name, text)
+        stated = folder.root / "tables" / "facts.csv"
+        stated.parent.mkdir(exist_ok=True)
+        stated.unlink(missing_ok=True)
+        # A table without a row that can be used would keep what it said.
+        if any(row != "Mira Vale,MADE,,,," for row in self.facts):
+            rows = "\n".join(["source,type,target,description,since,id", *self.facts, ""])
+            stated.write_text(rows, encoding="utf-8")
         lines = [json.dumps(line) for line in self.corrections]
         (folder.root / "corrections.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for name in WORKFLOWS[workflow]:
