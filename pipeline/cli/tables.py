@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def import_triples(
     context: typer.Context,
     source: Annotated[Path, typer.Argument(metavar="FILE",
-        help="A table: .csv, .tsv, .json, .jsonl or .parquet.")],
+        help="A table: .csv, .tsv, .json, .jsonl, .parquet or .graphml.")],
     name: Name = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     column: Annotated[list[str] | None, typer.Option("--column", metavar="FIELD=COLUMN",
         help="The column that holds a field, if it has another name, as source=Company.")] = None,

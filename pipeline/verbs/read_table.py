@@ -99,14 +99,14 @@ def _list_parts(params: TableParams) -> tuple[Part, ...]:
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
     parts=_list_parts,
-    libraries=("charset-normalizer", "pyarrow"),
+    libraries=("charset-normalizer", "networkx", "pyarrow"),
     settings="project",
     stamp=tables_digest,
     version=tables_version,
 )
 def read_table(params: TableParams = TableParams()) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the tables of the folder ``path``: CSV, TSV, JSON, JSON Lines and Parquet. Return
-    DOCUMENTS, one for each row, and REJECTS.
+    """Read the tables of the folder ``path``: CSV, TSV, JSON, JSON Lines, Parquet and GraphML.
+    Return DOCUMENTS, one for each row, and REJECTS.
 
     A row relates ``source`` to ``target``, or describes the entity ``name``. Further columns are
     ``type``, ``source_type``, ``target_type``, ``description``, ``weight``, ``properties`` (a JSON

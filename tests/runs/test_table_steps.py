@@ -245,3 +245,33 @@ def test_a_view_shows_the_rows_that_its_conditions_choose(tmp_path: Path):
         assert set(project.table(documents, "fast")["source"]) == {"tables/firms.csv#m1"}
         (statements,) = [name for name in tables if "german" in name and "statements" in name]
         assert set(project.table(statements, "fast")["type"]) == {"MEMBER_OF"}
+
+
+def test_a_row_that_was_taken_out_is_purged_by_its_source(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "p", postgres_url, DOCUMENTS)
+    write(folder, HEADER + ROWS)
+    with folder.open() as project:
+        project.run("fast")
+    write(folder, HEADER + ROWS.splitlines()[1] + "\n")
+    done = folder.invoke("purge", "--document", "tables/firms.csv#m1", "--yes")
+    assert done.exit_code == 0, done
+    with folder.open() as project:
+        assert set(rows_of_table(project)["source"]) == {"tables/firms.csv#m2"}
+        assert stated(project, "MEMBER_OF").empty
+        assert len(project.snapshots.history("fast")) == 1
+
+
+def test_the_command_refuses_what_is_no_table_and_writes_nothing(folder: ProjectFolder):
+    path = folder.root / "firms.csv"
+    path.write_text("Firm,Thing\nAcme,Rocket\n", "utf-8")
+    for arguments in ([str(path)], ["gone.csv"], [str(path), "--column", "sorce=Firm"]):
+        done = folder.invoke("import", "triples", *arguments)
+        assert done.exit_code == 2, done
+    assert not (folder.root / "tables").exists()
+    columns = ["--column", "source=Firm", "--column", "target=Thing"]
+    done = folder.invoke("import", "triples", str(path), *columns, "--json")
+    assert done.json["relationships"] == 1
+    # A newer version of the table takes the place of the first; its columns are known.
+    path.write_text("Firm,Thing\nAcme,Rocket\nAcme,Anvil\n", "utf-8")
+    assert folder.invoke("import", "triples", str(path), "--json").json["relationships"] == 2
+    assert (folder.root / "tables" / "firms.csv").read_bytes() == path.read_bytes()

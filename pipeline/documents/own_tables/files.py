@@ -1,4 +1,4 @@
-"""Read the rows of table files: CSV, JSON Lines, JSON and Parquet."""
+"""Read the rows of table files: CSV, JSON Lines, JSON, Parquet and GraphML."""
 
 import codecs
 from collections.abc import Iterator
@@ -7,13 +7,15 @@ from typing import BinaryIO
 
 from pipeline.documents.encoding import UndecodableError, decoded
 from pipeline.documents.files import not_read
+from pipeline.documents.own_tables.graphml import read_graphml
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 
 GUESSES = ("gb18030", "shift_jis", "cp1252")
 """Encodings of which the first is taken where several are equally likely."""
 CSV = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
-KINDS = (*CSV, ".json", *JSON_LINES, ".parquet")
+GRAPHML = ".graphml"
+KINDS = (*CSV, ".json", *JSON_LINES, ".parquet", GRAPHML)
 """The suffixes of tables."""
 ROWS_AT_ONCE = 10_000
 """The number of rows of Parquet that are in memory as Python objects at one time."""
@@ -30,6 +32,8 @@ def read_rows(path: Path, encoding: str = "") -> Iterator[Record | Fault]:
     try:
         if suffix == ".parquet":
             yield from _read_parquet(path)
+        elif suffix == GRAPHML:
+            yield from read_graphml(path)
         elif suffix in JSON_LINES and encoding in ("", "utf-8") and _is_utf8(path):
             yield from _read_lines(path)
         else:

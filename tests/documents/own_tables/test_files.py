@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import networkx as nx
 import pandas as pd
 import pytest
 
@@ -79,3 +81,24 @@ def test_files_that_are_not_what_they_seem_are_faults_without_a_line(tmp_path: P
 
 def test_a_file_that_is_gone_is_a_fault(tmp_path: Path):
     assert [fault.reason for fault in faults(tmp_path / "gone.csv")] == ["io_error"]
+
+
+def test_nodes_and_edges_of_graphml_are_rows(tmp_path: Path):
+    graph: Any = nx.MultiDiGraph()
+    graph.add_node("n1", label="Jürgen Öl", type="person", born=1835)
+    graph.add_node("n2", label="Quill")
+    graph.add_node("Alone")
+    graph.add_edge("n1", "n2", key="e7", type="LIVED_IN", weight=2.0)
+    graph.add_edge("n1", "n2", key="e8", label="knows")
+    path = tmp_path / "a.graphml"
+    nx.write_graphml(graph, path)
+    ends = {"source": "Jürgen Öl", "target": "Quill"}
+    assert rows(path) == [
+        {"name": "Jürgen Öl", "type": "person", "born": 1835},
+        {"name": "Alone"},
+        {**ends, "type": "LIVED_IN", "weight": 2.0},
+        {**ends, "type": "knows"},
+    ]
+    for broken in ("", "<graphml", "<html/>", path.read_text("utf-8")[:-40]):
+        path.write_text(broken, "utf-8")
+        assert [(fault.reason, fault.line) for fault in faults(path)] == [("parse", None)], broken
