@@ -1,8 +1,8 @@
 """The steps that read a project's own tables, put into a workflow.
 
-They are in no workflow file: a project with files in its folder ``tables`` has the steps, in each
-of its workflows that cuts documents into text units and merges extractions. So they need no edit of
-a workflow, and a project without tables has neither the steps nor their cost.
+They are in no workflow file: a project with a table beside tables/tables.yaml has the steps, in
+each of its workflows that cuts documents into text units and merges extractions. So they need no
+edit of a workflow, and a project without tables has neither the steps nor their cost.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.contract.registry import REGISTRY
-from pipeline.documents.own_tables.columns import FOLDER
+from pipeline.documents.own_tables.columns import FILE, FOLDER
 from pipeline.engine.workflow import (
     DOCUMENTS,
     FILE_EXTRACTIONS,
@@ -61,10 +61,14 @@ def with_tables(workflow: Workflow, root: Path) -> Workflow:
 
 
 def has_tables(folder: Path) -> bool:
-    """Check that a folder has a file, whether it can be read or not."""
-    if not folder.is_dir():
+    """Check that a folder has tables.yaml and another file, whether it can be read or not.
+
+    A project may have a folder of this name for other files, so the folder alone says nothing.
+    """
+    if not (folder / FILE).is_file():
         return False
-    return any(not path.name.startswith(".") and path.is_file() for path in folder.rglob("*"))
+    others = (path for path in folder.rglob("[!.]*") if path != folder / FILE)
+    return any(path.is_file() for path in others)
 
 
 def _asking_of_texts(workflow: Workflow, extracted: str) -> Collection[str]:

@@ -23,6 +23,7 @@ from pipeline.contract.definitions import folder_around
 from pipeline.contract.fingerprint import library_versions
 from pipeline.contract.kept_codes import sources_hash
 from pipeline.contract.registry import REGISTRY
+from pipeline.documents.own_tables.columns import FILE as TABLES_FILE
 from pipeline.documents.own_tables.columns import FOLDER as TABLES_FOLDER
 from pipeline.engine.tasks import Workplace
 from pipeline.engine.workflow import Workflow
@@ -82,7 +83,8 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
             yield name, (project.root / name).read_bytes()
     if has_tables(project.root / TABLES_FOLDER):
         # A worker reads no table. It has the steps of a project that has tables.
-        yield f"{TABLES_FOLDER}/shipped", b""
+        yield f"{TABLES_FOLDER}/{TABLES_FILE}", b""
+        yield f"{TABLES_FOLDER}/shipped.csv", b""
     chats = {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()}
     embeddings: dict[str, Any] = {}
     for name, model in settings.models.embedding.items():

@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 def write(folder: ProjectFolder, text: str, name: str = "firms.csv") -> Path:
     path = folder.root / "tables" / name
     path.parent.mkdir(exist_ok=True)
+    (path.parent / "tables.yaml").touch()
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -53,6 +54,8 @@ def rows_of_table(project: Project) -> pd.DataFrame:
 
 def test_a_project_without_tables_has_no_further_steps(folder: ProjectFolder):
     (folder.root / "tables").mkdir()
+    # A folder of this name may hold other files: those of join_documents, say.
+    (folder.root / "tables" / "owners.csv").write_text(HEADER + ROWS, "utf-8")
     with folder.open() as project:
         verbs = [step.verb.name for step in project.workflow("fast").steps]
     assert "read_table" not in verbs

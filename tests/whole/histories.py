@@ -227,6 +227,7 @@ class History:
         stated = folder.root / "tables" / "facts.csv"
         stated.parent.mkdir(exist_ok=True)
         stated.unlink(missing_ok=True)
+        (stated.parent / "tables.yaml").touch()
         # A table without a row that can be used would keep what it said.
         if any(row != "Mira Vale,MADE,,,," for row in self.facts):
             rows = "\n".join(["source,type,target,description,since,id", *self.facts, ""])

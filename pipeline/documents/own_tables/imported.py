@@ -119,9 +119,12 @@ def tried_folder(root: Path, path: Path, columns: TableColumns) -> Iterator[Path
 def _write_columns(folder: Path, name: str, columns: TableColumns) -> None:
     """Write what tables.yaml says of a table; the file stays as it is if it says that already."""
     known = dict(read_columns(folder))
-    if known.get(name, AS_NAMED) == columns:
-        return
     place = folder / FILE
+    if known.get(name, AS_NAMED) == columns:
+        # The file says that the folder has tables, even if it says nothing of their columns.
+        if not place.exists():
+            write_text(place, HEADER)
+        return
     text = place.read_text(encoding="utf-8-sig") if place.exists() else HEADER
     entry = {name: columns.model_dump(exclude_defaults=True)}
     addition = yaml.safe_dump(entry, allow_unicode=True, sort_keys=False)
