@@ -289,12 +289,15 @@ EXTRACTIONS = _with_optional(
 )  # fmt: skip
 """Entities and relationships of text units. ``attributes`` is a JSON object of properties, as a
 text; it is null or empty where there are none."""
-RELATIONSHIP_RECORDS = table(
-    "text_unit_id", "order",
-    id=STRING, source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,
-    text_unit_id=STRING,
-    document_id=STRING, unit_order=INT, order=INT, description=STRING, keywords=STRINGS,
-    weight=FLOAT, fault=STRING,
+RELATIONSHIP_RECORDS = _with_optional(
+    table(
+        "text_unit_id", "order",
+        id=STRING, source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,
+        text_unit_id=STRING,
+        document_id=STRING, unit_order=INT, order=INT, description=STRING, keywords=STRINGS,
+        weight=FLOAT, fault=STRING, attributes=STRING,
+    ),
+    "attributes",
 )  # fmt: skip
 """Records of relationships with the ids of their ends.
 
@@ -307,6 +310,13 @@ STATEMENTS = table(
     valid_from=STRING, valid_to=STRING, attributes=STRING,
 )  # fmt: skip
 """Facts that text units state of the two ends of a relationship. ``attributes`` is JSON."""
+ATTRIBUTES = table(
+    "entity_id", "name", "value", "text_unit_id",
+    id=STRING, entity_id=STRING, name=STRING, type=STRING, value=STRING, unit=STRING,
+    text_unit_id=STRING, document_id=STRING,
+)  # fmt: skip
+"""Values of properties of entities, each with a text unit that gives it. ``type`` and ``unit`` are
+those of the property; ``value`` is a text: of a number its digits, of a date ISO 8601."""
 CO_OCCURS = "co-occurs"
 """The keyword of a relationship that says only that a sentence holds both ends. In a list of
 keywords, those before it are stated of the two ends; those after it come from sentences that hold

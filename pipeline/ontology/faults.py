@@ -130,6 +130,23 @@ def parents_of(ontology: Ontology) -> dict[str, str]:
     return parents
 
 
+def inherited_properties(ontology: Ontology) -> dict[str, tuple[Property, ...]]:
+    """Return the properties of each type of entities: its own, and then those of its parents.
+
+    A property of the type itself goes before one of the same name of a parent.
+    """
+    own = {one.name: one.properties for one in ontology.entity_types}
+    parents = parents_of(ontology)
+    found: dict[str, tuple[Property, ...]] = {}
+    for name in own:
+        by_key: dict[str, Property] = {}
+        for ancestor in ancestors_of(name, parents):
+            for one in own[ancestor]:
+                by_key.setdefault(type_key(one.name), one)
+        found[name] = tuple(by_key.values())
+    return found
+
+
 def ancestors_of(name: str, parents: Mapping[str, str]) -> list[str]:
     """Return the type, its parent, the parent of that, and so on.
 

@@ -7,9 +7,8 @@ out: it changes nothing.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pipeline.ontology.faults import ancestors_of, ends_of, names_of, parents_of
+from pipeline.ontology.faults import ends_of, inherited_properties, names_of, parents_of
 from pipeline.ontology.schema import Ontology, Pattern, Property, TypeSection
-from pipeline.ontology.type_names import type_key
 
 
 def conform_args(ontology: Ontology) -> dict[str, Any]:
@@ -27,21 +26,9 @@ def conform_args(ontology: Ontology) -> dict[str, Any]:
 
 
 def entity_properties(ontology: Ontology) -> dict[str, list[dict[str, Any]]]:
-    """Return the properties of each type of entities that has some, also by its parents.
-
-    A property of the type itself goes before one of the same name of a parent.
-    """
-    own = {one.name: one.properties for one in ontology.entity_types}
-    parents = parents_of(ontology)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for name in own:
-        by_key: dict[str, Property] = {}
-        for ancestor in ancestors_of(name, parents):
-            for one in own[ancestor]:
-                by_key.setdefault(type_key(one.name), one)
-        if by_key:
-            found[name] = _dump_properties(by_key.values())
-    return found
+    """Return the properties of each type of entities that has some, also by its parents."""
+    found = inherited_properties(ontology)
+    return {type: _dump_properties(each) for type, each in found.items() if each}
 
 
 def check_args(ontology: Ontology) -> dict[str, Any]:
@@ -58,6 +45,12 @@ def check_args(ontology: Ontology) -> dict[str, Any]:
     args["other_entities"] = otherwise.entity_types
     args["other_patterns"] = otherwise.patterns
     return args
+
+
+def attribute_args(ontology: Ontology) -> dict[str, Any]:
+    """Return the args of list_attributes."""
+    policy = ontology.otherwise.properties
+    return {"properties": entity_properties(ontology), "other_properties": policy}
 
 
 def _canonical_patterns(ontology: Ontology) -> list[Pattern]:

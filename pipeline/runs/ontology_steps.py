@@ -10,10 +10,14 @@ from dataclasses import replace
 from pipeline.contract.registry import REGISTRY
 from pipeline.engine.workflow import REJECTS, Step, Workflow, wired
 from pipeline.ontology.schema import Ontology
-from pipeline.ontology.step_args import check_args, conform_args
+from pipeline.ontology.step_args import attribute_args, check_args, conform_args
 
 CONFORM, MERGE, CHECK = "conform_extractions", "merge_graphs", "check_patterns"
+LIST, LIST_RESOLVED = "list_attributes", "list_resolved_attributes"
+RESOLUTIONS = "resolutions"
 RECORDS = "extractions"
+ENTITIES = "entities"
+"""The table of the entities that a load reads."""
 UNCHECKED = {
     "unchecked_entities": "merged_entities",
     "unchecked_records": "relationship_records",
@@ -32,7 +36,29 @@ def with_ontology(workflow: Workflow, ontology: Ontology) -> Workflow:
     steps: list[Step] = []
     for step in workflow.steps:
         steps += _surround(step, ontology) if step.verb.name == MERGE else (step,)
+    if any(one.properties for one in ontology.entity_types):
+        steps = _with_attributes(steps, ontology)
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
+
+
+def _with_attributes(steps: list[Step], ontology: Ontology) -> list[Step]:
+    """Return the steps with one that lists properties, behind that which writes the entities.
+
+    Without a step that merges, or one that writes the entities, they stay as they are.
+    """
+    merge = next((step for step in steps if step.verb.name == MERGE), None)
+    writers = [place for place, step in enumerate(steps) if ENTITIES in step.outputs.values()]
+    if merge is None or not writers:
+        return steps
+    before, behind = steps[: writers[0] + 1], steps[writers[0] + 1 :]
+    resolving = [step for step in before if RESOLUTIONS in step.outputs.values()]
+    verb = REGISTRY.verbs[LIST_RESOLVED if resolving else LIST]
+    inputs = {**merge.inputs, ENTITIES: ENTITIES}
+    if resolving:
+        inputs[RESOLUTIONS] = RESOLUTIONS
+    params = verb.params.model_validate(attribute_args(ontology))
+    outputs = {"attributes": "attributes", REJECTS: REJECTS}
+    return [*before, Step(verb.name, verb, params, inputs, outputs), *behind]
 
 
 def _surround(merge: Step, ontology: Ontology) -> tuple[Step, Step, Step]:

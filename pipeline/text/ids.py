@@ -137,6 +137,11 @@ def statement_id(
     return f"fact-{digest(relationship, text_unit, type, description, str(ordinal))}"
 
 
+def attribute_id(entity: str, name: str, value: str, text_unit: str) -> str:
+    """Return the id of a value that a text unit gives for a property of an entity."""
+    return f"attr-{digest(entity, name, value, text_unit)}"
+
+
 def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
     """Return the id of a directed relationship, which contains the ids of both ends in order."""
     return f"rel-{source_entity_id.removeprefix('ent-')}-{target_entity_id.removeprefix('ent-')}"

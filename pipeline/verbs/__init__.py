@@ -22,6 +22,7 @@ from pipeline.verbs.find_near_duplicates import find_near_duplicates
 from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.layout_graph import layout_graph
+from pipeline.verbs.list_attributes import list_attributes, list_resolved_attributes
 from pipeline.verbs.list_statements import list_resolved_statements, list_statements
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
@@ -61,6 +62,8 @@ __all__ = [
     "join_documents",
     "layout_graph",
     "leave_out_tables",
+    "list_attributes",
+    "list_resolved_attributes",
     "list_resolved_statements",
     "list_statements",
     "load_documents",

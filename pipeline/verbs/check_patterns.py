@@ -24,6 +24,7 @@ from pipeline.contract.schemas import (
     table,
 )
 from pipeline.ontology.faults import ancestors_of
+from pipeline.ontology.property_values import UNKNOWN_PROPERTY
 from pipeline.ontology.schema import ANY_TYPE, KEEP, OTHER, OTHER_TYPE, REJECT, Pattern, Policy
 from pipeline.text.ids import relationship_id
 from pipeline.verbs.merging.entities import UNKNOWN
@@ -146,7 +147,7 @@ def check_records(
     NOT_IN_PATTERNS; one that has CO_OCCURS too stays, without what it states. A record that states
     nothing fits everywhere.
     """
-    records = unchecked_records
+    records = RELATIONSHIP_RECORDS.seen(unchecked_records)
     types = dict(zip(merged_entities["id"], merged_entities["type"], strict=True))
     patterns = Patterns(params)
     turned = np.zeros(len(records), dtype=bool)
@@ -169,7 +170,12 @@ def check_records(
         turned[row] = verdict.fits_turned and (goes_down or not verdict.fits)
     rejects = list(_end_rejects(records[np.array(faults) == NOT_IN_ONTOLOGY]))
     keywords = records["keywords"]
+    # Properties are those of the type that a record loses here.
+    attributes = records["attributes"]
+    if params.other_patterns != KEEP and outside.any():
+        attributes = attributes.mask(outside, "")
     if params.other_patterns == OTHER and outside.any():
+        rejects += _attribute_rejects(records[outside])
         keywords = _with_other_type(keywords, outside)
     elif params.other_patterns == REJECT and outside.any():
         rejects += _pattern_rejects(records[outside], types)
@@ -177,7 +183,8 @@ def check_records(
         for row in np.flatnonzero(outside):
             if not keywords.iloc[row]:
                 faults[row] = NOT_IN_PATTERNS
-    checked = _turn(records.assign(fault=faults, keywords=keywords), turned)
+    changed = records.assign(fault=faults, keywords=keywords, attributes=attributes)
+    checked = _turn(changed, turned)
     return checked, REJECTS.frame(rejects)
 
 
@@ -230,6 +237,15 @@ def _pattern_rejects(records: pd.DataFrame, types: Mapping[str, str]) -> Iterato
         pattern = f"({types[source_id]}, {keywords[0]}, {types[target_id]})"
         fact = f"{source!r} and {target!r} related as {pattern}, which is no pattern"
         yield make_reject(unit, NOT_IN_PATTERNS, f"{fact}: {description}")
+
+
+def _attribute_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
+    """Yield a row of REJECTS for each record with properties of a type that it loses."""
+    with_some = records[records["attributes"].fillna("") != ""]
+    cells = with_some[["text_unit_id", "source", "target", "attributes"]]
+    for unit, source, target, attributes in cells.itertuples(index=False, name=None):
+        fact = f"{source!r} and {target!r} fit no pattern, so their properties have no type"
+        yield make_reject(unit, UNKNOWN_PROPERTY, f"{fact}: {attributes}")
 
 
 def join_rejects(entity_rejects: pd.DataFrame, record_rejects: pd.DataFrame) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def conform_attributes(
     is_concerned = is_given | reader.find_demanding(extractions)
     if not is_concerned.any():
         return extractions, []
-    types = _types_of_names(extractions[extractions["text_unit_id"].isin(
+    types = types_of_names(extractions[extractions["text_unit_id"].isin(
         extractions["text_unit_id"][is_given])])  # fmt: skip
     attributes = extractions["attributes"].to_numpy(dtype=object, copy=True)
     concerned = extractions[CELLS][is_concerned].itertuples(index=False, name=None)
@@ -68,7 +68,7 @@ def conform_attributes(
     return extractions.assign(attributes=column.astype("str")), reader.rejects
 
 
-def _types_of_names(records: pd.DataFrame) -> dict[tuple[str, str], str]:
+def types_of_names(records: pd.DataFrame) -> dict[tuple[str, str], str]:
     """Map a text unit and the match key of an entity's name to the first type that is given there.
 
     A record that only adds properties to an entity gives it no type.

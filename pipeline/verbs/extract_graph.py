@@ -17,6 +17,8 @@ from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json,
 from pipeline.models.parse.graph_format import (
     BOUNDED_GRAPH_JSON_FORMAT,
     GRAPH_JSON_FORMAT,
+    PROPERTIES_IN_JSON,
+    PROPERTIES_IN_RECORDS,
     make_response_format,
 )
 from pipeline.ontology.vocabulary import Vocabulary
@@ -147,21 +149,37 @@ def _questions_with_vocabulary(
         return (instructions, *opening(extract, params.format, text, types))
 
     in_json = params.format == JSON
+    entity_properties = vocabulary.entity_properties
+    relationship_properties = vocabulary.relationship_properties
+    with_properties = vocabulary.has_properties
+    if with_properties:
+        form = PROPERTIES_IN_JSON if in_json else PROPERTIES_IN_RECORDS
+        content = f"{instructions['content']}\n{form}"
+        instructions = {"role": "system", "content": content}
+    make_format = partial(
+        make_response_format,
+        types=names,
+        keywords=keywords,
+        entity_properties=entity_properties,
+        relationship_properties=relationship_properties,
+    )
     return Questions(
         opening=ask,
-        parse=partial(_parse_reply, format=params.format),
+        parse=partial(_parse_reply, format=params.format, with_properties=with_properties),
         glean=glean.render(),
         gleanings=params.gleanings,
         repair=params.repair,
-        response_format=make_response_format(False, names, keywords) if in_json else None,
-        bounded_format=make_response_format(True, names, keywords) if in_json else None,
+        response_format=make_format(bounded=False) if in_json else None,
+        bounded_format=make_format(bounded=True) if in_json else None,
     )
 
 
 # Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
 @lru_cache(maxsize=256)
-def _parse_reply(reply: str, format: Format) -> Graph:
-    return parse_graph_json(reply) if format == JSON else parse_records(reply)
+def _parse_reply(reply: str, format: Format, with_properties: bool = False) -> Graph:
+    if format == JSON:
+        return parse_graph_json(reply, with_properties)
+    return parse_records(reply, with_properties)
 
 
 @dataclass(frozen=True)
@@ -257,6 +275,7 @@ def _extraction_rows(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[di
 
 def _record_columns(record: Record) -> dict[str, object]:
     """Return the columns of EXTRACTIONS that a record fills."""
+    fields = {**vars(record), "attributes": record.attributes or None}
     if isinstance(record, Entity):
         return {
             "kind": "entity",
@@ -264,6 +283,6 @@ def _record_columns(record: Record) -> dict[str, object]:
             "target": "",
             "keywords": [],
             "weight": 1.0,
-            **vars(record),
+            **fields,
         }
-    return {"kind": "relationship", "name": "", "type": "", **vars(record)}
+    return {"kind": "relationship", "name": "", "type": "", **fields}

@@ -4,6 +4,7 @@ A relationship unites all that is said of its two ends in one direction. Its sta
 what it unites: each has the text unit that it comes from, and a type of its own.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,20 @@ from pipeline.contract.schemas import (
     STRINGS,
     table,
 )
+from pipeline.ontology.property_values import parse_attributes
 from pipeline.text.ids import statement_id
 from pipeline.verbs.merging.codes import one_array, pc
 
 MERGE = "merge"
 """The decision of RESOLUTIONS by which two names are one entity."""
 NO_ATTRIBUTES = "{}"
-STATING_RECORDS = table(
-    "text_unit_id", "id",
-    id=STRING, text_unit_id=STRING, description=STRING, keywords=STRINGS, fault=STRING,
+STATING_RECORDS = replace(
+    table(
+        "text_unit_id", "id",
+        id=STRING, text_unit_id=STRING, description=STRING, keywords=STRINGS, fault=STRING,
+        attributes=STRING,
+    ),
+    optional=("attributes",),
 )  # fmt: skip
 """The columns of RELATIONSHIP_RECORDS that statements are made of.
 
@@ -61,9 +67,9 @@ def list_statements(
 
     ``type`` is the record's first keyword, or empty if it has none. A record whose first keyword is
     CO_OCCURS states nothing. Left out are records with a fault, and those of relationships that
-    ``relationships`` does not have, as after prune_graph. ``valid_from`` and ``valid_to`` are empty
-    and ``attributes`` is an empty JSON object: no record has any yet. After resolve_entities use
-    ``list_resolved_statements``.
+    ``relationships`` does not have, as after prune_graph. ``valid_from`` and ``valid_to`` are
+    empty. ``attributes`` are the record's own; an empty JSON object where it has none. After
+    resolve_entities use ``list_resolved_statements``.
     """
     is_sound = relationship_records["fault"] == ""
     is_kept = relationship_records["id"].isin(relationships["id"])
@@ -182,15 +188,29 @@ def _make_statements(records: pd.DataFrame) -> pd.DataFrame:
             "text_unit_id": stating["text_unit_id"].to_numpy(),
             "type": types[states_something],
             "description": stating["description"].to_numpy(),
+            "attributes": _read_attributes(stating),
         },
         dtype=object,
     )
+    # Which of several equal statements has which number must not depend on the order of records.
+    if (rows["attributes"] != NO_ATTRIBUTES).any():
+        rows = rows.sort_values("attributes", kind="stable", ignore_index=True)
     # Equal statements differ in their number alone, so the order of records changes no row.
-    ordinals = rows.groupby(list(rows.columns), sort=False).cumcount()
-    cells = zip(*(rows[column] for column in rows.columns), ordinals, strict=True)
+    stated = ["relationship_id", "text_unit_id", "type", "description"]
+    ordinals = rows.groupby(stated, sort=False).cumcount()
+    cells = zip(*(rows[column] for column in stated), ordinals, strict=True)
     ids = [statement_id(*row) for row in cells]
-    statements = rows.assign(id=ids, valid_from="", valid_to="", attributes=NO_ATTRIBUTES)
+    statements = rows.assign(id=ids, valid_from="", valid_to="")
     return STATEMENTS.frame(statements[STATEMENTS.columns])
+
+
+def _read_attributes(records: pd.DataFrame) -> np.ndarray:
+    """Return the JSON objects of records; without one it is NO_ATTRIBUTES."""
+    if "attributes" not in records.columns:
+        return np.full(len(records), NO_ATTRIBUTES, dtype=object)
+    cells = records["attributes"].fillna("")
+    objects = {cell: cell if parse_attributes(cell) else NO_ATTRIBUTES for cell in cells.unique()}
+    return cells.map(objects).to_numpy(dtype=object)
 
 
 def _first_keywords(keywords: pd.Series) -> np.ndarray:

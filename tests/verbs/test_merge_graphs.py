@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.contract.schemas import (
+    EXTRACTIONS,
     MENTIONS,
     MERGED_ENTITIES,
     MERGED_RELATIONSHIPS,
@@ -248,6 +249,6 @@ def test_a_table_of_extractions_without_attributes_is_merged_as_one_that_has_the
     extracted, units = extractions({"d/0": [entity("Ann"), link("Ann", "Bo", "They met.")]})
     earlier = merge_graphs(extracted.drop(columns="attributes"), units)
     for empty in (None, ""):
-        now = merge_graphs(extracted.assign(attributes=empty), units)
+        now = merge_graphs(EXTRACTIONS.frame(extracted.assign(attributes=empty)), units)
         for before, after in zip(earlier, now, strict=True):
             pd.testing.assert_frame_equal(before, after)

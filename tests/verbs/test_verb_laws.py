@@ -97,6 +97,8 @@ CHAIN: dict[str, dict[str, str]] = {
     "join_descriptions": {},
     "summarize_descriptions": {},
     "compute_degrees": {},
+    "list_attributes": {"extractions": "conformed_extractions"},
+    "list_resolved_attributes": {"extractions": "conformed_extractions"},
     "list_statements": {},
     "list_resolved_statements": {},
     "compose_texts": {},
@@ -136,6 +138,7 @@ FILES = {
 }
 """The files that the verbs with a stamp read."""
 
+BORN = {"name": "born", "type": "date", "required": True}
 ARGS: dict[str, dict[str, Any]] = {
     "resolve_entities": {"similarity": 0.5, "near": 0.99, "batch": 2},
     "join_documents": {"on": "source"},
@@ -144,12 +147,22 @@ ARGS: dict[str, dict[str, Any]] = {
     "find_near_duplicates": {"least": 0.2, "min_shingles": 1},
     "chunk_documents": {"size": 40},
     "compose_headers": {"metadata": ["owner"], "max_tokens": 12},
-    "extract_graph": {"gleanings": 1},
+    "extract_graph": {
+        "gleanings": 1,
+        "vocabulary": {
+            "entity_types": [{"name": "person", "properties": [{"name": "born", "type": "date"}]}],
+            "relationship_types": [{"name": "place", "properties": [{"name": "since"}]}],
+        },
+    },
     "conform_extractions": {
         "entity_types": {"person": [], "thing": ["concept"]},
         "relationship_types": {"LIES_NEAR": ["place"]},
         "other_entities": "other",
+        "entity_properties": {"person": [BORN], "thing": [BORN]},
+        "relationship_properties": {"LIES_NEAR": [{"name": "since"}]},
     },
+    "list_attributes": {"properties": {"person": [BORN], "thing": [BORN]}},
+    "list_resolved_attributes": {"properties": {"person": [BORN], "thing": [BORN]}},
     "check_patterns": {
         "entity_types": ["person", "thing"],
         "relationship_types": ["place"],
@@ -215,7 +228,11 @@ class Clerk:
         entity = f'("entity"<|>{one}<|>person<|>first)'
         relationship = f'("relationship"<|>{one}<|>{two}<|>near<|>place<|>2)'
         claim = f'("claim"<|>{one}<|>{two}<|>debt<|>TRUE<|>1871<|><|>owes<|>owes)'
-        return ChatReply(f"{entity}##{relationship}##{claim}##nonsense<|COMPLETE|>")
+        born = f'("property"<|>{one}<|>born<|>{1800 + len(text) % 5})'
+        since = f'("property"<|>{one}<|>{two}<|>since<|>{text.split()[-1]})'
+        return ChatReply(
+            f"{entity}##{relationship}##{claim}##{born}##{since}##nonsense<|COMPLETE|>"
+        )
 
     def stream(self, request: ChatRequest) -> Any:
         raise NotImplementedError
@@ -264,7 +281,17 @@ def tables(folder: Path) -> dict[str, pa.Table]:
         written = run(REGISTRY.verbs[name], inputs_of(name, tables), folder)
         names = RENAMED.get(name, {})
         tables |= {names.get(table, table): rows for table, rows in written.items()}
+        if name == "extract_graph_fast":
+            tables["extractions"] = with_properties(tables["extractions"])
     return tables
+
+
+def with_properties(extractions: pa.Table) -> pa.Table:
+    """Return the records with properties, which extract_graph_fast gives to none."""
+    rows = extractions.to_pandas()
+    years = [json.dumps({"born": str(1800 + len(unit) % 7 + row)}) for row, unit in enumerate(
+        rows["text_unit_id"])]  # fmt: skip
+    return EXTRACTIONS.encode(rows.assign(attributes=years), "extractions")
 
 
 def inputs_of(name: str, tables: Mapping[str, pa.Table]) -> dict[str, pd.DataFrame]:

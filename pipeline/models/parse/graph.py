@@ -7,7 +7,7 @@ bounded.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, NamedTuple
 
@@ -22,11 +22,13 @@ from pipeline.models.parse.lenient_json import (
     fold_keys,
     json_values,
     keywords_of,
+    name_of,
     one_line,
     plain,
     text_of,
     weight_of,
 )
+from pipeline.models.parse.properties import attach_properties, json_properties
 from pipeline.models.parse.records import (
     Claim,
     Entity,
@@ -34,6 +36,7 @@ from pipeline.models.parse.records import (
     Item,
     ParsedReply,
     Problem,
+    PropertyRecord,
     Record,
     Relationship,
     claim,
@@ -110,6 +113,8 @@ _QUESTION = ("question", "standalonequestion")
 _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
 ENDS_INSIDE = "the reply ends inside this record"
 """Message about a record that is cut."""
+PROPERTY_FIELDS = 3
+"""Number of fields of a property of an entity."""
 CLAIM_FIELDS = 8
 LEAST_CLAIM_FIELDS = 7
 """Number of fields of a claim. The last one, the source text, may be missing."""
@@ -326,10 +331,11 @@ def record_problem(reason: str, text: str, message: str) -> Problem:
     return problem(reason, text[:400].replace(_MARK, "<|>"), message)
 
 
-def parse_graph_json(reply: str) -> Graph:
+def parse_graph_json(reply: str, with_properties: bool = False) -> Graph:
     """Return the records of a reply that contains ``{"entities": [...], "relationships": [...]}``.
 
-    A list of records without the object is read as well. ``complete``: there is a list of entities,
+    ``with_properties``: the reply was asked for properties; else those that it has are left out. A
+    list of records without the object is read as well. ``complete``: there is a list of entities,
     even if it is empty. ``cut``: the JSON does not close. The record in which it is cut is left
     out, because its remaining fields are unknown.
     """
@@ -345,6 +351,8 @@ def parse_graph_json(reply: str) -> Graph:
             record = _read_json_record(item)
             if isinstance(record, Problem):
                 unreadable_records.append(record)
+            elif with_properties:
+                records.append(replace(record, attributes=json_properties(item)))
             else:
                 records.append(record)
     entity_lists = [first_value(fold_keys(value), _ENTITIES) for value in values]
@@ -450,9 +458,16 @@ def _texts(value: Any) -> Iterable[str]:
     return map(text_of, value if isinstance(value, list) else [value])
 
 
-def parse_records(reply: str) -> Graph:
-    """Return the entities and relationships of a reply in the record format."""
-    return Graph(**vars(_FORMAT.parse(reply)))
+def parse_records(reply: str, with_properties: bool = False) -> Graph:
+    """Return the entities and relationships of a reply in the record format.
+
+    ``with_properties``: the reply was asked for records of properties too.
+    """
+    if not with_properties:
+        return Graph(**vars(_FORMAT.parse(reply)))
+    parsed = _FORMAT_WITH_PROPERTIES.parse(reply)
+    records, problems = attach_properties(parsed.records)
+    return Graph(records, (*parsed.problems, *problems), parsed.complete, parsed.cut)
 
 
 def _read_entity(fields: list[str], shown: str) -> Record | Problem:
@@ -497,6 +512,36 @@ _FORMAT: RecordFormat[Record] = RecordFormat(
         Kind("content[ _]keywords?", marks=3, fields=5, read=None),
     ),
     stray="neither an entity nor a relationship",
+)
+
+
+def _read_property(fields: list[str], shown: str) -> PropertyRecord | Problem:
+    """Return the property of these fields, or the problem.
+
+    With three fields it is one of an entity, with four one of a relationship.
+    """
+    names = [name_of(field) for field in fields[:-1]]
+    if len(fields) not in (PROPERTY_FIELDS, PROPERTY_FIELDS + 1) or not all(names):
+        return record_problem(
+            "fields", shown, "a property needs an entity or two ends, its name and a value"
+        )
+    owner, name = names[0], names[-1]
+    target = names[1] if len(fields) > PROPERTY_FIELDS else ""
+    return PropertyRecord(owner, target, name, name_of(fields[-1]))
+
+
+_PROPERTY_KIND: Kind[Any] = Kind(
+    "property|properties|attributes?",
+    marks=PROPERTY_FIELDS - 1,
+    fields=PROPERTY_FIELDS,
+    read=_read_property,
+)
+_GRAPH_KINDS: tuple[Kind[Any], ...] = _FORMAT.kinds
+
+
+_FORMAT_WITH_PROPERTIES: RecordFormat[Record | PropertyRecord] = RecordFormat(
+    (*_GRAPH_KINDS, _PROPERTY_KIND),
+    stray=_FORMAT.stray,
 )
 
 

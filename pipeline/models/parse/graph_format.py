@@ -15,6 +15,8 @@ LONGEST_DESCRIPTION = 1000
 LONGEST_KEYWORD = 100
 MOST_KEYWORDS = 3
 MOST_RECORDS = 500
+MOST_PROPERTIES = 40
+LONGEST_PROPERTY_VALUE = 500
 """Limits of the bounded schema. They are far above the content of a text unit, so they end a loop
 and cut nothing else.
 
@@ -78,14 +80,16 @@ def as_json(records: Iterable[Record]) -> str:
     graph: dict[str, list[dict[str, object]]] = {"entities": [], "relationships": []}
     for record in records:
         if isinstance(record, Entity):
-            graph["entities"].append({**vars(record), "type": record.type.lower()})
+            fields = {**vars(record), "type": record.type.lower()}
+            del fields["attributes"]
+            graph["entities"].append(fields)
         else:
             fields = {
                 **vars(record),
                 "keywords": list(record.keywords),
                 "strength": round(record.weight),
             }
-            del fields["weight"]
+            del fields["weight"], fields["attributes"]
             graph["relationships"].append(fields)
     return json.dumps(graph, ensure_ascii=False)
 
@@ -113,6 +117,18 @@ Example for "{_EXAMPLE_TEXT}":
 {as_json(_EXAMPLE)}"""  # noqa: E501
 """The text for ``$format`` in a prompt that requests JSON."""
 
+PROPERTIES_IN_RECORDS = f"""\
+Write each property as a record of its own, behind the record that it belongs to:
+("property"{DELIMITER}name of the entity{DELIMITER}name of the property{DELIMITER}value)
+("property"{DELIMITER}source{DELIMITER}target{DELIMITER}name of the property{DELIMITER}value)
+The first form is for a property of an entity, the second for one of a relationship."""
+"""The text that asks for properties in the record format."""
+
+PROPERTIES_IN_JSON = """\
+Each entity and each relationship has "properties" too: a list of objects with "name" and "value", empty if the text \
+states none."""  # noqa: E501
+"""The text that asks for properties in JSON."""
+
 ASK_FOR_GRAPH_JSON: Message = {
     "role": "system",
     "content": (
@@ -136,12 +152,18 @@ def _object_schema(**fields: object) -> dict[str, object]:
 
 
 def make_response_format(
-    bounded: bool, types: Sequence[str] = (), keywords: Sequence[str] = ()
+    bounded: bool,
+    types: Sequence[str] = (),
+    keywords: Sequence[str] = (),
+    entity_properties: Sequence[str] = (),
+    relationship_properties: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Return the ``response_format`` of a graph. ``bounded``: with limits on lists and texts.
 
     ``types`` and ``keywords`` are the only ones that entities and relationships may have; without
-    them any text may be one.
+    them any text may be one. ``entity_properties`` and ``relationship_properties`` are the names of
+    their properties. A record has a list of names and values: endpoints that hold replies to a
+    schema strictly want every key of an object to be there.
     """
 
     def one_of(values: Sequence[str], longest: int) -> dict[str, object]:
@@ -155,10 +177,19 @@ def make_response_format(
         limits = {"maxItems": most} if bounded else {}
         return {"type": "array", "items": items, **limits}
 
+    def properties_of(names: Sequence[str]) -> dict[str, object]:
+        if not names:
+            return {}
+        pair = _object_schema(
+            name=one_of(names, LONGEST_NAME), value=text_of(LONGEST_PROPERTY_VALUE)
+        )
+        return {"properties": list_of(pair, MOST_PROPERTIES)}
+
     entity = _object_schema(
         name=text_of(LONGEST_NAME),
         type=one_of(types, LONGEST_TYPE),
         description=text_of(LONGEST_DESCRIPTION),
+        **properties_of(entity_properties),
     )
     relationship = _object_schema(
         source=text_of(LONGEST_NAME),
@@ -166,6 +197,7 @@ def make_response_format(
         description=text_of(LONGEST_DESCRIPTION),
         keywords=list_of(one_of(keywords, LONGEST_KEYWORD), MOST_KEYWORDS),
         strength={"type": "integer"},
+        **properties_of(relationship_properties),
     )
     graph = _object_schema(
         entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS)

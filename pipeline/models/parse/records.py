@@ -59,22 +59,40 @@ _FORMS = [
 
 @dataclass(frozen=True)
 class Entity:
-    """An entity. ``type`` is upper case, or "" if the reply has none."""
+    """An entity. ``type`` is upper case, or "" if the reply has none.
+
+    ``attributes`` is the JSON of its properties, "" if it has none or nothing asked for them.
+    """
 
     name: str
     type: str
     description: str
+    attributes: str = ""
 
 
 @dataclass(frozen=True)
 class Relationship:
-    """A relationship between two entities. ``weight`` is within 0.1 to 10."""
+    """A relationship between two entities. ``weight`` is within 0.1 to 10.
+
+    ``attributes`` is that of an entity.
+    """
 
     source: str
     target: str
     description: str
     keywords: tuple[str, ...]
     weight: float
+    attributes: str = ""
+
+
+@dataclass(frozen=True)
+class PropertyRecord:
+    """A property in the record format: of an entity, or of the relationship to ``target``."""
+
+    owner: str
+    target: str
+    name: str
+    value: str
 
 
 @dataclass(frozen=True)

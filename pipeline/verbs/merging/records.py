@@ -53,6 +53,8 @@ def name_records(
         fault=np.where(source == target, "self_loop", ""),
     )
     entities = entities.assign(entity_id=ids.decode(entity).to_pandas().array)
+    attributes = links["attributes"].fillna("") if "attributes" in links else ""
+    links = links.assign(attributes=attributes)
     return entities[ENTITY_RECORDS.columns], links[RELATIONSHIP_RECORDS.columns]
 
 
