@@ -23,6 +23,7 @@ from pipeline.contract.definitions import folder_around
 from pipeline.contract.fingerprint import library_versions
 from pipeline.contract.kept_codes import sources_hash
 from pipeline.contract.registry import REGISTRY
+from pipeline.corrections.file import FILE as CORRECTIONS_FILE
 from pipeline.documents.own_tables.columns import FILE as TABLES_FILE
 from pipeline.documents.own_tables.columns import FOLDER as TABLES_FOLDER
 from pipeline.engine.tasks import Workplace
@@ -81,6 +82,10 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
     for name in (FORMATS_FILE, ONTOLOGY_FILE, VOCABULARY_FILE):
         if (project.root / name).is_file():
             yield name, (project.root / name).read_bytes()
+    if (project.root / CORRECTIONS_FILE).exists():
+        # A worker reads no correction, for it may quote a document. It has the steps of a project
+        # that has some.
+        yield CORRECTIONS_FILE, b""
     if has_tables(project.root / TABLES_FOLDER):
         # A worker reads no table. It has the steps of a project that has tables.
         yield f"{TABLES_FOLDER}/{TABLES_FILE}", b""

@@ -86,3 +86,24 @@ def test_a_worker_reads_its_own_environment(
     monkeypatch.setenv("TOKEN", "its-own")
     [step] = [step for step in place.workflow("fast").steps if step.verb.name == "ask"]
     assert getattr(step.params, "token", "") == "its-own"
+
+
+def test_a_worker_has_the_steps_of_tables_and_corrections_and_nothing_of_their_content(
+    folder: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    line = f'{{"id": "1", "kind": "delete_entity", "entity": "{CANARY}"}}\n'
+    (folder.root / "corrections.jsonl").write_text(line)
+    (folder.root / "tables").mkdir()
+    (folder.root / "tables" / "tables.yaml").write_text("{}\n")
+    (folder.root / "tables" / "rows.csv").write_text(f"source,target\n{CANARY},Oslo\n")
+    content = shipped(folder)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert not [name for name in archive.namelist() if CANARY.encode() in archive.read(name)]
+    (tmp_path / "shipped.zip").write_bytes(content)
+    snapshots = SnapshotStore(tmp_path / "snapshots")
+    place = _open_shipped(tmp_path / "shipped.zip", tmp_path / "worker", snapshots)
+    monkeypatch.setenv("TOKEN", "its-own")
+    with folder.open() as project:
+        steps = [(step.id, step.inputs) for step in project.workflow("fast").steps]
+    assert [(step.id, step.inputs) for step in place.workflow("fast").steps] == steps
+    assert {"correct_extractions", "read_table"} <= {name for name, _ in steps}
