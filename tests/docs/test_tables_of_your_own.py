@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.documents.own_tables.columns import FIELDS, parse_columns
-from tests.projects import ProjectFolder
+from tests.projects import ProjectFolder, workspace_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tables-of-your-own.md").read_text("utf-8")
 
@@ -29,10 +29,11 @@ def test_the_commands_bring_the_table_into_the_graph(
         assert program == "graphmill"
         done = folder.invoke(*arguments)
         assert done.exit_code == 0, done
-        settings = tmp_path / "my-project" / "settings.yaml"
         if arguments[0] == "init":
-            text = settings.read_text("utf-8")
-            settings.write_text(text.replace("url: embedded", f"url: {postgres_url}"), "utf-8")
+            made = ProjectFolder(tmp_path / "my-project")
+            made.edit_settings(
+                stores={"postgres": {"url": postgres_url}}, workspace=workspace_of(made.root)
+            )
         if "--plan" in arguments:
             assert not (tmp_path / "my-project" / "tables").exists()
     assert "tables/suppliers.csv#s-1" in done.stdout
