@@ -19,8 +19,7 @@ from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk
 from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import ReplyCache
-from pipeline.models.conversations import Exchange, in_rounds
-from pipeline.runs.without_calls import Missing, SilentEmbedding
+from pipeline.runs.without_calls import Missing, SilentEmbedding, converse_from_memory
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 
 PURGED = "purged"
@@ -51,15 +50,13 @@ class SilentChat(ChatModel):
         memory = ReadOnlyMemory(
             RememberedReplies(model, self.recorded, self.cache), self.tally.keys
         )
+        count = self.tally.tokenizer.count
 
-        def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
-            count = self.tally.tokenizer.count
-            for key, request in requests.items():
-                texts = [str(message["content"]) for message in request.messages]
-                self.missing.chats[key] = sum(count(text) for text in texts)
-            return dict.fromkeys(requests, ChatReply("", reason=PURGED, message=NOT_ASKED))
+        def count_request(request: ChatRequest) -> int:
+            return sum(count(str(message["content"])) for message in request.messages)
 
-        return in_rounds(Exchange(talks, memory, lambda request, reply: None), ask)
+        purged = ChatReply("", reason=PURGED, message=NOT_ASKED)
+        return converse_from_memory(talks, memory, self.missing, count_request, purged)
 
     def stream(
         self, request: ChatRequest, listener: object = None

@@ -9,7 +9,7 @@ that no later run takes for the result of the step, so that the next run asks.
   the last run that asked: the manifest keeps that run's record.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,7 @@ from pipeline.contract.laws import Part
 from pipeline.contract.reasons import PASSING_REASONS
 from pipeline.contract.registry import UNTRACKED, LastTables
 from pipeline.contract.schemas import STRING
-from pipeline.engine.bill.counting_models import (
-    ReadOnlyMemory,
-    RememberingChat,
-    Tally,
-)
+from pipeline.engine.bill.counting_models import ReadOnlyMemory, Tally, as_remembering
 from pipeline.engine.changed_groups import (
     Frames,
     Groups,
@@ -78,6 +74,27 @@ class Missing:
         return len(self.chats) + len(self.texts)
 
 
+def converse_from_memory(
+    talks: Iterable[Talk[Result]],
+    memory: ReadOnlyMemory,
+    missing: Missing,
+    count: Callable[[ChatRequest], int],
+    not_known: ChatReply,
+) -> list[Result]:
+    """Return the results of conversations whose replies come from the memory alone.
+
+    A request that it does not know gets the reply ``not_known``; ``missing`` collects it with its
+    tokens by ``count``.
+    """
+
+    def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+        for key, request in requests.items():
+            missing.chats[key] = count(request)
+        return dict.fromkeys(requests, not_known)
+
+    return in_rounds(Exchange(talks, memory, lambda request, reply: None), ask)
+
+
 @dataclass(frozen=True)
 class CachedChat(WrappedChat):
     """A chat model that answers from its cache alone. ``missing`` collects what it lacks."""
@@ -88,17 +105,10 @@ class CachedChat(WrappedChat):
     def converse(
         self, talks: Iterable[Talk[Result]], listener: object = None, repeats: Repeats | None = None
     ) -> list[Result]:
-        if not isinstance(self.model, RememberingChat):
-            raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model = self.model
+        model = as_remembering(self.model)
         memory = ReadOnlyMemory(model.memory(), self.tally.keys)
-
-        def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
-            for key, request in requests.items():
-                self.missing.chats[key] = model.count(request)
-            return dict.fromkeys(requests, ChatReply("", reason=WAITING, message=NOT_ASKED))
-
-        return in_rounds(Exchange(talks, memory, lambda request, reply: None), ask)
+        waits = ChatReply("", reason=WAITING, message=NOT_ASKED)
+        return converse_from_memory(talks, memory, self.missing, model.count, waits)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,13 @@ class Tally:
         return RehearsedEmbedding(model, self)
 
 
+def as_remembering(model: ChatModel) -> RememberingChat:
+    """Return the model as one that tells what it remembers. Raises TypeError if it does not."""
+    if not isinstance(model, RememberingChat):
+        raise TypeError(f"{type(model).__name__} does not tell what it remembers")
+    return model
+
+
 @dataclass(frozen=True)
 class RehearsedChat(WrappedChat):
     """A chat model that answers from its cache. A missing reply is replaced by one with the reason
@@ -106,9 +113,7 @@ class RehearsedChat(WrappedChat):
     def converse(
         self, talks: Iterable[Talk[Result]], listener: object = None, repeats: Repeats | None = None
     ) -> list[Result]:
-        if not isinstance(self.model, RememberingChat):
-            raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model = self.model
+        model = as_remembering(self.model)
         memory = ReadOnlyMemory(model.memory(self.tally.repeats), self.tally.keys)
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
