@@ -30,7 +30,7 @@ from pipeline.ontology.schema import KEEP, REJECT, Policy, Property
 from pipeline.text.ids import attribute_id, match_key
 from pipeline.verbs.check_patterns import ENTITY_TYPES
 from pipeline.verbs.conforming_attributes import types_of_names
-from pipeline.verbs.list_statements import DECISIONS, MERGE, MOVED
+from pipeline.verbs.list_statements import DECISIONS, MOVED
 from pipeline.verbs.merge_graphs import (
     BEARERS_PART,
     BY_TEXT_UNIT,
@@ -38,6 +38,7 @@ from pipeline.verbs.merge_graphs import (
     NAMESAKES_PART,
     RECORDS,
 )
+from pipeline.verbs.merging.merged_entities import find_merged_into
 from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
 from pipeline.verbs.merging.records import name_records
 
@@ -161,17 +162,9 @@ def _miss_required(
 
 def find_moved_entities(entities: pd.DataFrame, resolutions: pd.DataFrame) -> pd.DataFrame:
     """Return MOVED: the entities that resolve_entities merged, and what they became."""
-    import networkx as nx
-
-    graph = nx.Graph()
-    merged = resolutions[resolutions["decision"] == MERGE]
-    graph.add_edges_from(merged[["left_id", "right_id"]].itertuples(index=False, name=None))
     left = set(entities["id"])
-    rows: list[tuple[str, str]] = []
-    for members in nx.connected_components(graph):
-        heads = sorted(left & members)
-        if heads:
-            rows += [(id, heads[0]) for id in members - set(heads)]
+    merged_into = find_merged_into(resolutions, left)
+    rows = [(id, new_id) for id, new_id in merged_into.items() if id not in left]
     return MOVED.frame(sorted(rows))
 
 

@@ -23,9 +23,8 @@ from pipeline.contract.schemas import (
 from pipeline.ontology.property_values import parse_attributes
 from pipeline.text.ids import statement_id
 from pipeline.verbs.merging.codes import one_array, pc
+from pipeline.verbs.merging.merged_entities import groups_of_merged
 
-MERGE = "merge"
-"""The decision of RESOLUTIONS by which two names are one entity."""
 NO_ATTRIBUTES = "{}"
 STATING_RECORDS = replace(
     table(
@@ -83,14 +82,8 @@ def find_moved(
 
     ``relationship_records`` are RECORD_ENDS; ``relationships`` are those of the resolved graph.
     """
-    import networkx as nx
-
-    # Entities that were merged, pair by pair, are connected components of this graph.
-    graph = nx.Graph()
-    merged = resolutions[resolutions["decision"] == MERGE]
-    graph.add_edges_from(merged[["left_id", "right_id"]].itertuples(index=False, name=None))
     component_of: dict[Any, str] = {}
-    for members in nx.connected_components(graph):
+    for members in groups_of_merged(resolutions):
         component_of |= dict.fromkeys(members, min(members))
 
     # One entity of a component is left, so at most one relationship leads from one to another.

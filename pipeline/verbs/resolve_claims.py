@@ -4,8 +4,7 @@ import pandas as pd
 
 from pipeline.contract.registry import verb
 from pipeline.contract.schemas import COVARIATES, MERGED_ENTITIES, RESOLUTIONS
-
-MERGE = "merge"
+from pipeline.verbs.merging.merged_entities import find_merged_into
 
 
 @verb(
@@ -24,18 +23,7 @@ def resolve_claims(
     The names of subjects and objects stay as they were written. ``resolutions`` and
     ``resolved_entities`` are tables that resolve_entities has written.
     """
-    import networkx as nx
-
-    # Entities that were merged, pair by pair, are connected components of this graph.
-    graph = nx.Graph()
-    merged = resolutions[resolutions["decision"] == MERGE]
-    graph.add_edges_from(merged[["left_id", "right_id"]].itertuples(index=False, name=None))
-    remaining = set(resolved_entities["id"])
-    merged_into: dict[str, str] = {}
-    for members in nx.connected_components(graph):
-        heads = sorted(members & remaining)
-        if heads:
-            merged_into.update(dict.fromkeys(members, heads[0]))
+    merged_into = find_merged_into(resolutions, resolved_entities["id"])
     new_columns = {}
     for end in ("subject_id", "object_id"):
         new_columns[end] = [merged_into.get(id, id) for id in covariates[end]]
