@@ -40,7 +40,7 @@ def test_index_loads_what_the_snapshots_hold(
             "edges": len(opened.table("relationships")),
             "sources": len(opened.table("entities")) + len(opened.table("relationships")),
             "statements": len(opened.table("statements")),
-            **dict.fromkeys(("reports", "claims", "communities"), 0),
+            **dict.fromkeys(("reports", "claims", "attributes", "communities"), 0),
         }
     assert rows == {
         table: counts["inserted"] for table, counts in first["load"]["postgres"].items()

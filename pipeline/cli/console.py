@@ -18,7 +18,7 @@ KEPT_UNREAD = "kept_unread"
 MOST_REJECTS = 5
 ORDER = (
     "documents", "chunks", "entities", "relationships", "sources", "reports", "claims",
-    "statements", "nodes", "edges", "communities",
+    "statements", "attributes", "nodes", "edges", "communities",
     "inserted", "updated", "deleted", "unchanged",
 )  # fmt: skip
 BILL_HEADER = (

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.schemas import (
+    ATTRIBUTES,
     COMMUNITIES,
     COMMUNITY_REPORTS,
     COVARIATES,
@@ -60,6 +61,7 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "claims": {"covariates": COVARIATES.columns},
     "statements": {"statements": STATEMENTS.columns},
+    "attributes": {"attributes": ATTRIBUTES.columns},
     "nodes": {"entities": NODE_COLUMNS, "layout": LAYOUT.columns},
     "edges": {"relationships": EDGE_COLUMNS},
     "sourced_nodes": {"entities": [*NODE_COLUMNS, "text_unit_ids"], "layout": LAYOUT.columns},
@@ -94,6 +96,7 @@ OPTIONAL: Mapping[str, TableSchema] = {
     "report_embeddings": EMBEDDINGS,
     "covariates": COVARIATES,
     "statements": STATEMENTS,
+    "attributes": ATTRIBUTES,
     "layout": LAYOUT,
     "text_unit_headers": TEXT_UNIT_HEADERS,
 }
@@ -172,6 +175,8 @@ def project_table(
         return sources["covariates"][COVARIATES.columns]
     if table == "statements":
         return _project_statements(sources["statements"])
+    if table == "attributes":
+        return sources["attributes"][ATTRIBUTES.columns]
     if table == "communities":
         return communities(sources["communities"], sources["community_reports"])
     if table == "sources":

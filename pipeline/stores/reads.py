@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.contract.conditions import Conditions
 from pipeline.stores.base import Live
 from pipeline.stores.records import (
+    Attribute,
     Between,
     Claim,
     Community,
@@ -85,6 +86,16 @@ class VectorSearch:
     table: str
     vector: np.ndarray
     limit: int
+
+
+@dataclass(frozen=True)
+class AttributeLimit:
+    """The most properties of an entity that are read, values of a property, and documents of a
+    value."""
+
+    properties: int
+    values: int
+    documents: int
 
 
 class VectorReads(Protocol):
@@ -234,6 +245,17 @@ class VectorReads(Protocol):
 
         They are sorted by relationship, then by document and position in it, then id. ``within``:
         only statements from text units of documents that satisfy the conditions.
+        """
+        ...
+
+    def attributes_of(
+        self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
+    ) -> list[Attribute]:
+        """Return the values of the entities' properties, in one round trip.
+
+        A value has a record for each document that gives it. They are sorted by entity and
+        property; the value of the newest document comes first, documents without a date last.
+        ``within``: only values from text units of documents that satisfy the conditions.
         """
         ...
 

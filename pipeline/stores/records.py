@@ -133,6 +133,28 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class Attribute:
+    """A value that a document gives for a property of an entity.
+
+    ``type`` and ``unit`` are those of the property. ``text_unit_id``: the first text unit of the
+    document that gives it. ``title``, ``order`` and ``date``: the title of the document, the
+    position of the text unit in it, and the date of the document, "" if it has none.
+    """
+
+    id: str
+    entity_id: str
+    name: str
+    type: str
+    value: str
+    unit: str
+    text_unit_id: str
+    document_id: str
+    title: str
+    order: int
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """The ends of a relationship, for walks through the graph."""
 

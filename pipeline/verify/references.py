@@ -81,6 +81,9 @@ IN_SNAPSHOTS = {
         "text_unit_ids": "text_units"},
     "covariates": {"text_unit_id": "text_units"},
     "statements": {"relationship_id": "relationships", "text_unit_id": "text_units"},
+    "attributes": {
+        "entity_id": "entities", "text_unit_id": "text_units", "document_id": "documents",
+    },
     "near_duplicates": {"left_id": "documents", "right_id": "documents"},
     "text_unit_headers": {"id": "text_units"},
 }  # fmt: skip
@@ -93,6 +96,7 @@ IN_STORES = {
     "reports": {"id": "communities", "chunk_ids": "chunks"},
     "claims": {"text_unit_id": "chunks"},
     "statements": {"relationship_id": "relationships", "text_unit_id": "chunks"},
+    "attributes": {"entity_id": "entities", "text_unit_id": "chunks", "document_id": "documents"},
     "sources": {"chunk_ids": "chunks"},
     "edges": {"source_entity_id": "nodes", "target_entity_id": "nodes"},
     "sourced_nodes": {"source_id": "chunks"},

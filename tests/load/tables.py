@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.contract.schemas import (
+    ATTRIBUTES,
     COMMUNITIES,
     COMMUNITY_REPORTS,
     COVARIATES,
@@ -21,7 +22,14 @@ from pipeline.contract.schemas import (
     TEXTS,
 )
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
-from pipeline.text.ids import digest, document_id, entity_id, relationship_id, text_unit_id
+from pipeline.text.ids import (
+    attribute_id,
+    digest,
+    document_id,
+    entity_id,
+    relationship_id,
+    text_unit_id,
+)
 
 SCHEMAS = {
     "documents": DOCUMENTS,
@@ -43,6 +51,7 @@ SCHEMAS = {
     "report_embeddings": EMBEDDINGS,
     "covariates": COVARIATES,
     "statements": STATEMENTS,
+    "attributes": ATTRIBUTES,
 }
 Link = tuple[str, str, Sequence[str]]
 
@@ -126,6 +135,14 @@ def corpus(
         for id, _, _, _, _, description, keywords, *_ in relationships
         for unit in mentions
     ]
+    tables["attributes"] = [
+        (
+            attribute_id(entity_id(name), "height", str(len(name)), unit[0]), entity_id(name),
+            "height", "number", str(len(name)), "m", unit[0], unit[3],
+        )
+        for name in names
+        for unit in units[:1]
+    ]  # fmt: skip
     embedded = {
         "text_unit": units,
         "entity": entities,

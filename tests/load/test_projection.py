@@ -33,7 +33,7 @@ def test_rows_have_the_columns_of_the_stores_tables():
     assert {name: len(rows) for name, rows in projected.items()} == {
         "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "sources": 7, "nodes": 3,
         "edges": 4, "sourced_nodes": 3, "sourced_edges": 4, "reports": 4, "claims": 3,
-        "statements": 4, "communities": 4,
+        "statements": 4, "attributes": 3, "communities": 4,
     }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_communities_reports_claims_and_statements_may_be_missing():
         del tables[name]
     without = project(tables, max_types=100)
     for name, rows in without.items():
-        if name in ("reports", "claims", "statements", "communities"):
+        if name in ("reports", "claims", "statements", "attributes", "communities"):
             assert rows.empty
             assert set(rows.columns) == set(whole[name].columns)
         else:

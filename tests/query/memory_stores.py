@@ -23,8 +23,9 @@ from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live, Writer
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
-from pipeline.stores.reads import Hits, Lexical, VectorSearch, Within, passages_of
+from pipeline.stores.reads import AttributeLimit, Hits, Lexical, VectorSearch, Within, passages_of
 from pipeline.stores.records import (
+    Attribute,
     Claim,
     Document,
     Entity,
@@ -341,6 +342,12 @@ class MemoryStores:
         self, relationship_ids: Sequence[str], limit: int, within: Within = ()
     ) -> list[Statement]:
         self.reads.append("statements_of")
+        return []
+
+    def attributes_of(
+        self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
+    ) -> list[Attribute]:
+        self.reads.append("attributes_of")
         return []
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:

@@ -18,7 +18,7 @@ from pipeline.stores.connection import read_together
 from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.schema import VECTOR_TABLES
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import GraphStore, VectorStore
+from pipeline.stores.reads import AttributeLimit, GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
 from tests.load.tables import corpus, save
 from tests.records import column
@@ -36,7 +36,7 @@ MAX_TYPES = 100
 NAMED = ("entities", "relationships", "reports")
 SIZES = {
     "chunks": 9, "near": 30, "entities": 10, "relationships": 9, "around": 9, "units": 10,
-    "reports": 10, "claims": 10, "statements": 9,
+    "reports": 10, "claims": 10, "statements": 9, "attributes": 10,
     "communities": 10,
 }  # fmt: skip
 
@@ -73,6 +73,7 @@ def version(canary: str, number: int, snapshots: SnapshotStore) -> Manifest:
     tables["community_reports"] = tables["community_reports"].assign(summary=f"{canary} {number}")
     tables["covariates"] = tables["covariates"].assign(description=f"{canary} {number}")
     tables["statements"] = tables["statements"].assign(description=f"{canary} {number}")
+    tables["attributes"] = tables["attributes"].assign(value=f"{canary} {number}", type="string")
     return save(tables, snapshots, model=canary)
 
 
@@ -133,6 +134,7 @@ def check(side: Side, shown: int | None) -> int:
             "reports": vectors.reports_at(1, 99),
             "claims": vectors.claims_of(ids, 99),
             "statements": vectors.statements_of(pairs, 99),
+            "attributes": vectors.attributes_of(ids, AttributeLimit(9, 9, 9)),
             "communities": graph.communities_of(ids, 1),
         }
 
@@ -151,6 +153,7 @@ def check(side: Side, shown: int | None) -> int:
     assert set(column(found["reports"], "summary")) == {f"{side.canary} {shown}"}
     for table in ("claims", "statements"):
         assert set(column(found[table], "description")) == {f"{side.canary} {shown}"}
+    assert set(column(found["attributes"], "value")) == {f"{side.canary} {shown}"}
     assert set(column(found["entities"], "type")) == {side.canary.upper()}
     for words in column(found["around"], "keywords"):
         assert list(words) == [side.canary, f"{side.canary} {shown}"]

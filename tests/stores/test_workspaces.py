@@ -29,6 +29,7 @@ ROWS = {
     "reports": 3,
     "claims": 2,
     "statements": 1,
+    "attributes": 2,
     "communities": 3,
 }
 

@@ -152,6 +152,7 @@ ALTERED = {
     "reports": "rating = 10",
     "claims": "status = 'FALSE'",
     "statements": "attributes = '{\"since\": 1871}'",
+    "attributes": "value = '1000'",
     "communities": "entity_ids = entity_ids[2:]",
 }
 
@@ -235,6 +236,7 @@ def test_dangling_ids_in_a_store_are_found(
     dangling = {(d.where, d.table, d.column, d.target): d for d in found.dangling}
     assert {key: d.count for key, d in dangling.items()} == {
         ("postgres", "chunks", "full_doc_id", "documents"): 1,
+        ("postgres", "attributes", "document_id", "documents"): len(PEOPLE),
         ("postgres", "edges", "source_entity_id", "nodes"): 1,
         ("postgres", "edges", "target_entity_id", "nodes"): 1,
         ("postgres", "communities", "entity_ids", "nodes"): 2,
@@ -293,6 +295,8 @@ def test_dangling_sources_are_found(store: PostgresStore, check: Callable[..., V
         ("graphmill_reports", "chunk_ids"),
         ("graphmill_claims", "text_unit_id"),
         ("graphmill_statements", "relationship_id"),
+        ("graphmill_attributes", "entity_id"),
+        ("graphmill_attributes", "document_id"),
     ):
         [[first]] = store_rows(store, f"SELECT min(id) FROM {table} WHERE workspace = :w")
         nowhere = "ARRAY['chunk-x', 'chunk-y']" if column == "chunk_ids" else "'chunk-z'"
@@ -310,6 +314,8 @@ def test_dangling_sources_are_found(store: PostgresStore, check: Callable[..., V
         ("reports", "chunk_ids", "chunks"): 2,
         ("claims", "text_unit_id", "chunks"): 1,
         ("statements", "relationship_id", "relationships"): 1,
+        ("attributes", "entity_id", "entities"): 1,
+        ("attributes", "document_id", "documents"): 1,
         ("communities", "parent", "communities"): len(PEOPLE),
     }
 

@@ -2,14 +2,15 @@
 after an edit equals a full build."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.contract.schemas import ATTRIBUTES
 from pipeline.project import Project
-from tests.projects import NO_STORE, ProjectFolder, new_project, write_yaml
+from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of, write_yaml
 from tests.servers.openai_server import OpenAIServer, Reply
-from tests.states import table_hashes
+from tests.states import postgres_rows, table_hashes
 
 ONTOLOGY: dict[str, Any] = {
     "entity_types": [
@@ -43,10 +44,12 @@ def answer(messages: Any, body: Mapping[str, Any]) -> Reply:
     return Reply("##\n".join(records) + "<|COMPLETE|>")
 
 
-def new_towers(root: Path, openai: OpenAIServer) -> ProjectFolder:
+def new_towers(
+    root: Path, openai: OpenAIServer, postgres_url: str = NO_STORE, towers: int = TOWERS
+) -> ProjectFolder:
     openai.reply = answer
-    documents = {f"t{number}.txt": f"Tower {number} stands." for number in range(TOWERS)}
-    folder = new_project(root, NO_STORE, documents, endpoint=openai)
+    documents = {f"t{number}.txt": f"Tower {number} stands." for number in range(towers)}
+    folder = new_project(root, postgres_url, documents, endpoint=openai)
     write_yaml(folder.root / "ontology.yaml", ONTOLOGY)
     with folder.open(*folder.endpoint_overrides) as project:
         adopted = project.vocabulary_to_adopt()
@@ -86,3 +89,35 @@ def test_a_night_after_an_edit_equals_a_full_build(tmp_path: Path, openai: OpenA
     run(whole)
     with folder.open() as night, whole.open() as full:
         assert table_hashes(night) == table_hashes(full)
+
+
+def test_postgres_has_each_value_and_follows_edits_and_a_purge(
+    tmp_path: Path, openai: OpenAIServer, postgres_url: str
+):
+    folder = new_towers(tmp_path / "p", openai, postgres_url, towers=4)
+    workspace = workspace_of(folder.root)
+
+    def loaded() -> list[dict[str, Any]]:
+        stored = postgres_rows(postgres_url, workspace)["graphmill_attributes"]
+        rows = [row for (row,) in stored]
+        return [{name: row[name] for name in ATTRIBUTES.columns} for row in rows]
+
+    with folder.open(*folder.endpoint_overrides) as project:
+        first = project.run("index")
+        assert sorted(loaded(), key=str) == values_of(project)
+        assert first.load["postgres"]["attributes"]["inserted"] == len(loaded()) == 10
+        again = project.run("index").load["postgres"]["attributes"]
+        assert again == {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": 10}
+        folder.write("t1.txt", "Here stands Tower 2 again.")
+        night = project.run("index").load["postgres"]["attributes"]
+        # The three values of Tower 1 go, and those of Tower 2 get another source each.
+        assert night == {"inserted": 3, "updated": 0, "deleted": 3, "unchanged": 7}
+        assert project.verify().agrees
+        project.purge("t2.txt")
+        assert sorted(loaded(), key=str) == values_of(project)
+        assert len(loaded()) == 7
+        assert project.verify().agrees
+
+
+def values_of(project: Project) -> list[dict[Hashable, Any]]:
+    return sorted(project.table("attributes", "index").to_dict("records"), key=str)

@@ -6,7 +6,7 @@ The rules for each kind of record are:
 - An entity or a relationship is visible if one of its source text units is. If it has other
   sources too, its texts (description, type, keywords) are blanked, because these mix all sources.
 - A report is visible if all of its source text units are.
-- A claim or a statement is visible if its only source text unit is.
+- A claim, a statement or a value of a property is visible if its only source text unit is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,7 @@ import numpy as np
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
 from pipeline.stores.reads import (
+    AttributeLimit,
     GraphReads,
     Hits,
     Lexical,
@@ -30,6 +31,7 @@ from pipeline.stores.reads import (
     passages_of,
 )
 from pipeline.stores.records import (
+    Attribute,
     Between,
     Claim,
     Community,
@@ -87,6 +89,11 @@ class NarrowedDocuments:
         self, relationship_ids: Sequence[str], limit: int, within: Within = ()
     ) -> list[Statement]:
         return self.vectors.statements_of(relationship_ids, limit, (*self.allowed, *within))
+
+    def attributes_of(
+        self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
+    ) -> list[Attribute]:
+        return self.vectors.attributes_of(entity_ids, limit, (*self.allowed, *within))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pipeline.contract.conditions import Conditions
 from pipeline.query.resources import ReadTogether, Result
 from pipeline.query.search.filtered import NarrowedDocuments, Work
 from pipeline.stores.reads import (
+    AttributeLimit,
     GraphReads,
     Hits,
     Lexical,
@@ -23,6 +24,7 @@ from pipeline.stores.reads import (
     Within,
 )
 from pipeline.stores.records import (
+    Attribute,
     Between,
     Claim,
     Community,
@@ -102,6 +104,12 @@ class VisiblePassages(NarrowedDocuments):
         return []
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
+        return []
+
+    def attributes_of(
+        self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
+    ) -> list[Attribute]:
+        """Return no values: whether one counts depends on the entity's type in all documents."""
         return []
 
     def _visible_units(self, table: str, ids: Sequence[str]) -> list[str]:

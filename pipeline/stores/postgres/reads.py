@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, or_, select, tru
 from pipeline.contract.schema_version import refuse_newer
 from pipeline.stores.base import Live, refuse_earlier
 from pipeline.stores.postgres import queries
+from pipeline.stores.postgres.attributes import select_attributes
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
 from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, field_names
 from pipeline.stores.postgres.hnsw import Hnsw, search_parameters, search_settings
@@ -27,6 +28,7 @@ from pipeline.stores.postgres.statements import select_statements
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
 from pipeline.stores.reads import (
     SOURCES,
+    AttributeLimit,
     Hits,
     Lexical,
     Listing,
@@ -36,6 +38,7 @@ from pipeline.stores.reads import (
     in_order,
 )
 from pipeline.stores.records import (
+    Attribute,
     Claim,
     Document,
     EntityMentions,
@@ -413,6 +416,24 @@ class PostgresReads(PostgresDatabase):
         allowed = self.allowed(within)
         query = select_statements(self.workspace, relationship_ids, limit, allowed)
         return self.records(Statement, query)
+
+    def attributes_of(
+        self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
+    ) -> list[Attribute]:
+        if not entity_ids or not self._has_attributes():
+            return []
+        query = select_attributes(self.workspace, entity_ids, limit, self.allowed(within))
+        return self.records(Attribute, query)
+
+    def _has_attributes(self) -> bool:
+        """Return whether the last load wrote values of properties.
+
+        It is asked before the table is read: a database that an earlier version of the software has
+        loaded lacks the table, and most projects have no properties.
+        """
+        live = self.live()
+        state = live.tables.get("attributes") if live else None
+        return state is not None and state.rows > 0
 
 
 def _conditions_of(listing: Listing) -> list[ColumnElement[bool]]:

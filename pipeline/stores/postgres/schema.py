@@ -130,6 +130,24 @@ STATEMENTS = _define_table(
 )
 Index("graphmill_statements_relationship", STATEMENTS.c.workspace, STATEMENTS.c.relationship_id)
 Index("graphmill_statements_text_unit", STATEMENTS.c.workspace, STATEMENTS.c.text_unit_id)
+ATTRIBUTES = _define_table(
+    "graphmill_attributes",
+    Column("entity_id", Text),
+    Column("name", Text),
+    Column("type", Text),
+    Column("value", Text),
+    Column("unit", Text),
+    Column("text_unit_id", Text),
+    Column("document_id", Text),
+)
+Index("graphmill_attributes_entity", ATTRIBUTES.c.workspace, ATTRIBUTES.c.entity_id)
+# Conditions ask which documents state a property, so the index needs no row of text units.
+Index(
+    "graphmill_attributes_name",
+    ATTRIBUTES.c.workspace,
+    ATTRIBUTES.c.name,
+    ATTRIBUTES.c.document_id,
+)
 NODES = _define_table(
     "graphmill_nodes",
     Column("display_name", Text),
@@ -210,6 +228,7 @@ TABLES = {
     "sources": SOURCE_LISTS,
     "claims": CLAIMS,
     "statements": STATEMENTS,
+    "attributes": ATTRIBUTES,
     **GRAPH_TABLES,
 }
 # Tables that a load computes from the rows of TABLES. verify compares them with these rows, and a
