@@ -384,7 +384,7 @@ class Asking(Services):
         if live is None:
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run'"
-                " first"
+                " in the project that fills this workspace"
             )
         self.refuse_other_view(live)
         return Shown(live, self.embedding_like(live.embedding), self.notes_on_owner(live))

@@ -20,7 +20,7 @@ from pipeline.project import Project
 from pipeline.serve.access import Access, access_list_of
 from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
-from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
+from pipeline.serve.failures import Failure, failure_of, invalid, refused_by, respond
 from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
@@ -277,4 +277,4 @@ def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:
-        return tell(request, refused(error.status_code, str(error.detail)), error.headers)
+        return tell(request, refused_by(error), error.headers)

@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -28,7 +29,7 @@ from pipeline.errors import (
 )
 from pipeline.pages.environment import texts
 from pipeline.serve.queries import BusyError, ClosingError, OverdueError, TooManyError
-from pipeline.settings.validation import did_you_mean
+from pipeline.settings.validation import describe_fault, did_you_mean
 
 LOG = logging.getLogger("graphmill.serve")
 RETRY = {"Retry-After": "5"}
@@ -68,6 +69,9 @@ BY_STATUS = {
     429: "too_many_wrong_keys",
 }
 
+WITHOUT_ACTION = {404: "no_path", 405: "no_method"}
+"""Texts in place of a status's own phrase."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -100,7 +104,7 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
         status, name = OWN[type(error)]
         return Failure(status, name, texts()["failures"][name])
     if isinstance(error, HTTPException):
-        return refused(error.status_code, str(error.detail))
+        return refused_by(error)
     for kind, status, name in BY_KIND:
         if isinstance(error, kind):
             if all_told or name in OF_THE_REQUEST:
@@ -141,7 +145,7 @@ def _describe_fault(fault: Mapping[str, Any], known: Collection[str]) -> str:
     if fault["type"] == "json_invalid":
         return texts()["failures"]["no_json"].format(place=fault["loc"][-1])
     if not _is_unknown(fault):
-        return fault["msg"]
+        return describe_fault(fault)
     meant = did_you_mean(_place(fault), known, "known fields")
     return texts()["failures"]["unknown_field"].format(field=_place(fault), meant=meant)
 
@@ -154,6 +158,15 @@ def refusal(status: int, message: str, headers: Mapping[str, str] | None = None)
     """Return the answer to a request that is refused before it is read, in the form of all
     errors."""
     return respond(refused(status, message), headers)
+
+
+def refused_by(error: HTTPException) -> Failure:
+    """Return the failure for an exception of the web framework, which gives no next action of its
+    own where there is no such address or method."""
+    message = str(error.detail)
+    if message == HTTPStatus(error.status_code).phrase and error.status_code in WITHOUT_ACTION:
+        message = texts()["failures"][WITHOUT_ACTION[error.status_code]]
+    return refused(error.status_code, message)
 
 
 def refused(status: int, message: str) -> Failure:

@@ -91,20 +91,26 @@ class Guard:
                     return await answer(scope, receive, send)
         scope["access"] = access
         if access is None and not self._is_open(scope["path"]):
-            return await self._refuse(scope)(scope, receive, send)
+            return await self._refuse(scope, given)(scope, receive, send)
         announced = headers.get("content-length", "")
         # A number of more than 20 digits is too large by its first 20.
         if announced.isdecimal() and int(announced[:20]) > self.max_body:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
         await self.app(scope, self._limited(receive), send)
 
-    def _refuse(self, scope: Scope) -> ASGIApp:
+    def _refuse(self, scope: Scope, given: Sequence[bytes]) -> ASGIApp:
         """Return the answer to a request without access: the login for a browser, else an error."""
         if self.sessions and wants_page(scope):
             return RedirectResponse(login_address(scope), 303)
         if self.access_list.open is not None:
             return refusal(403, texts()["failures"]["other_page"])
-        return refusal(401, texts()["failures"]["wrong_key"], {"WWW-Authenticate": "Bearer"})
+        message = texts()["failures"]["wrong_key"]
+        from_proxy = is_trusted(scope.get("peer", ""), self.users)
+        if from_proxy and not any(given) and not of_another_page(scope):
+            # Most often the proxy uses another header than the settings name.
+            header = self.users.user_header
+            message = texts()["failures"]["unnamed"].format(header=header)
+        return refusal(401, message, {"WWW-Authenticate": "Bearer"})
 
     def _find_access(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Access | None:
         """Return the access of a request: by its key, else by a trusted proxy, else by a session.

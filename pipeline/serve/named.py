@@ -75,7 +75,7 @@ def named_in(headers: Headers, settings: UsersSettings) -> Named | None:
     if not user:
         return None
     if len(user) > LONGEST_NAME or not user.isprintable():
-        raise NotAllowedError(texts()["failures"]["no_name"])
+        raise NotAllowedError(texts()["failures"]["no_name"].format(most=LONGEST_NAME))
     parts = [part.strip() for part in _decoded(groups[0]).split(",")] if groups else []
     return Named(user, tuple(filter(None, parts)))
 

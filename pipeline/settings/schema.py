@@ -1,5 +1,7 @@
 """The schema of settings.yaml: every key is optional, an unknown key is an error."""
 
+import re
+from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -362,11 +364,24 @@ def _as_list(given: Any) -> Any:
     return [given] if given else []
 
 
+def _has_conditions(given: Any) -> Any:
+    """Check that ``given`` names a condition.
+
+    A ``where`` without one would show all documents, though somebody meant to hide some.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError("no condition on documents; write one, such as {department: public}")
+    return given
+
+
+Conditions = Annotated[dict[str, Any], BeforeValidator(_has_conditions)]
+
+
 class ViewSettings(Section):
     """A part of the documents, which has a workspace and a graph of its own. ``where`` has the
     conditions that its documents satisfy."""
 
-    where: dict[str, Any] = Field(min_length=1)
+    where: Conditions
 
 
 ViewName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
@@ -390,7 +405,7 @@ class RightsSettings(Section):
     max_calls: int | None = Field(default=None, ge=2)
     cost_per_day: NonNegativeFloat | None = None
     concurrency: PositiveInt | None = None
-    where: dict[str, Any] = {}
+    where: Conditions = {}
     view: str = ""
     editor: bool = False
 
@@ -411,6 +426,16 @@ def _is_network(address: str) -> str:
         raise ValueError(
             f"{error}; write an address, or a network that begins with it: 10.0.0.5, 10.0.0.0/8"
         ) from None
+    return address
+
+
+def _is_origin(address: str) -> str:
+    """Check that the text is an origin as a browser sends it, or "*" for any."""
+    if address != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", address):
+        raise ValueError(
+            "no origin; write scheme, host and port in lower case, such as"
+            " https://wiki.example.org, or '*' for any"
+        )
     return address
 
 
@@ -503,7 +528,7 @@ class ServeSettings(Section):
     page: bool = True
     session_hours: float = Field(default=12, gt=0)
     read_only: bool = True
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: tuple[Annotated[str, AfterValidator(_is_origin)], ...] = ()
     concurrency: int = Field(default=64, ge=1, le=1000)
     waiting: int = Field(default=256, ge=0)
     timeout: float = Field(default=300, gt=0)

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -53,12 +53,28 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
     fault = misspelt[0] if misspelt and faults[0]["type"] == "missing" else faults[0]
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
-        said = fault["msg"].removeprefix("Value error, ")
-        return ": ".join(filter(None, [where, place if place != where else "", said]))
+        parts = [where, place if place != where else "", describe_fault(fault)]
+        return ": ".join(filter(None, parts))
     return (
         f"{where}: unknown key '{place}';"
         f" {did_you_mean(str(fault['loc'][-1]), known, 'known keys')}"
     )
+
+
+def describe_fault(fault: Mapping[str, Any]) -> str:
+    """Return a message about a fault that pydantic found, without the words of Python.
+
+    It shows no value, because one may be a secret.
+    """
+    kind = fault["type"]
+    if kind == "dict_type":
+        return "no names with values; write {name: value}"
+    if kind in ("list_type", "tuple_type"):
+        return "no list; write [one, another]"
+    if kind == "too_long":
+        limits = fault["ctx"]
+        return f"{limits['actual_length']:,} entries; write at most {limits['max_length']:,}"
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def did_you_mean(name: str, known: Iterable[str], them: str = "have") -> str:

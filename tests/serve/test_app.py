@@ -122,8 +122,10 @@ def test_what_is_null_or_left_out_is_as_settings_have_it(folder: ProjectFolder, 
         ({"top_k": 0}, "top_k", "Input should be greater than or equal to 1"),
         ({"top_k": "secret-value"}, "top_k", "Input should be a valid integer"),
         ({"mode": "moon"}, "mode", "Input should be 'naive'"),
-        ({"hl_keywords": "rivers"}, "hl_keywords", "valid tuple"),
-        ({"query": ""}, "query", "a letter or a digit"),
+        ({"hl_keywords": "rivers"}, "hl_keywords", "no list; write [one, another]"),
+        ({"query": ""}, "query", "a question has a letter or a digit"),
+        ({"where": "year=1"}, "where", "no names with values; write {name: value}"),
+        ({"hl_keywords": ["a"] * 101}, "hl_keywords", "101 entries; write at most 100"),
         ({"query": None}, "query", "Field required"),
         ({"query": ["a"]}, "query", "valid string"),
     ],
@@ -138,6 +140,7 @@ def test_what_makes_no_sense_is_refused_by_name(
     assert message in error["fields"][0]["message"]
     assert message in error["message"]
     assert "secret-value" not in answer.text
+    assert "Value error" not in answer.text
 
 
 @pytest.mark.parametrize(
@@ -189,6 +192,8 @@ def test_other_paths_and_methods_fail_in_the_same_form(served: Serving):
     missing, wrong = served.client.get("/nothing"), served.client.get("/query")
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "not_found")
     assert (wrong.status_code, wrong.json()["error"]["type"]) == (405, "method_not_allowed")
+    for answer in (missing, wrong):
+        assert "/openapi.json" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

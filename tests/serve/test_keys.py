@@ -332,8 +332,9 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
             "{a: {key: x, where: {year: 1}, modes: [graph, local]}}",
             "a.modes: with where none of these can be asked: graph, local; add",
         ),
-        ("{a: {key: x, where: }}", "serve.keys.a.where: Input should be a valid dictionary"),
-        ("{a: }", "serve.keys.a: Input should be a valid dictionary"),
+        ("{a: {key: x, where: }}", "serve.keys.a.where: no condition on documents; write one"),
+        ("{a: {key: x, where: {}}}", "serve.keys.a.where: no condition on documents; write one"),
+        ("{a: {key: x, where: year=1}}", "serve.keys.a.where: no condition on documents; write"),
     ],
 )
 def test_keys_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, keys: str, said: str):

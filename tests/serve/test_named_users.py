@@ -82,7 +82,9 @@ def test_the_first_group_of_the_settings_says_what_a_user_of_the_proxy_may(proxi
 
 def test_who_is_not_named_is_nobody(proxied: Serving):
     for headers in (named(), named(groups="Ops Ä")):
-        assert httpx2.get(f"{proxied.url}/ui/state", headers=headers).status_code == 401
+        refused = httpx2.get(f"{proxied.url}/ui/state", headers=headers)
+        assert refused.status_code == 401
+        assert "the proxy names no user in X-Forwarded-User" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +241,7 @@ OIDC = "{issuer: 'https://a.example', client_id: x, public_url: 'https://b.examp
             "no https address",
         ),
         (["serve.users.proxies=['10.0.0.5/8']"], "host bits set; write an address, or a network"),
+        (["serve.users.groups={a: {where: {}}}", PROXY[1]], "groups.a.where: no condition"),
         (["serve.users.user_header='X User'"], "serve.users.user_header"),
         (["serve.users.oidc={issuer: 'https://a.example'}"], "needs client_id and public_url"),
         (

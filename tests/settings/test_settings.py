@@ -335,3 +335,17 @@ def test_addresses_of_postgres_are_taken(project: Path, url: str):
 def test_a_number_is_finite(project: Path, key: str, value: str):
     with pytest.raises(SettingsError, match=key.replace(".", r"\.")):
         read_settings(project, [f"{key}={value}"])
+
+
+@pytest.mark.parametrize(
+    "origin", ["wiki.example.org", "https://wiki.example.org/", "https://Wiki.example.org", ""]
+)
+def test_an_origin_that_no_browser_sends_is_refused(project: Path, origin: str):
+    with pytest.raises(SettingsError, match=r"serve\.cors_origins\.0: no origin; write scheme"):
+        read_settings(project, [f"serve.cors_origins=['{origin}']"])
+
+
+@pytest.mark.parametrize("origin", ["https://wiki.example.org:8443", "http://[::1]:3000", "*"])
+def test_an_origin_of_a_browser_is_taken(project: Path, origin: str):
+    read = read_settings(project, [f"serve.cors_origins=['{origin}']"])
+    assert read.serve.cors_origins == (origin,)
