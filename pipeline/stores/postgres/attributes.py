@@ -16,6 +16,8 @@ PLACES = {
     "date": func.coalesce(DOCUMENTS.c.date, ""),
 }
 """The fields of an Attribute that say where it is given."""
+VALUE = ("entity_id", "name", "type", "unit", "value")
+"""The fields that are equal in all records of a value."""
 
 
 def select_attributes(
@@ -27,48 +29,49 @@ def select_attributes(
     value by itself, so that one with thousands of rows leaves room for the others.
     """
     given = _select_given(workspace, entity_ids, allowed)
-    of_property = [given.c.entity_id, given.c.name]
-    of_value = [*of_property, given.c.type, given.c.unit, given.c.value]
-    by_place = [given.c.order, given.c.id.collate("C")]
-    in_document = func.row_number().over(
-        partition_by=[*of_value, given.c.document_id], order_by=by_place
-    )
+    value = [given.c[name] for name in VALUE]
+    in_document = [*value, given.c.document_id]
+    first_place = [given.c.order, given.c.id.collate("C")]
+    unit_number = func.row_number().over(partition_by=in_document, order_by=first_place)
     # A document without a date has "", which sorts below every date.
-    newest = func.max(given.c.date.collate("C")).over(partition_by=of_value)
-    placed = select(given, in_document.label("in_document"), newest.label("newest"))
-    first = placed.subquery("placed")
+    date = given.c.date.collate("C")
+    newest = func.max(date).over(partition_by=value)
+    placed = select(given, unit_number.label("unit_number"), newest.label("newest"))
+    placed = placed.subquery("placed")
 
-    of_property = [first.c.entity_id, first.c.name]
-    of_value = [*of_property, first.c.type, first.c.unit, first.c.value]
-    properties = func.dense_rank().over(
-        partition_by=first.c.entity_id, order_by=first.c.name.collate("C")
-    )
-    value_order = [first.c.newest.desc()]
-    value_order += [column.collate("C") for column in (first.c.value, first.c.type, first.c.unit)]
-    values = func.dense_rank().over(partition_by=of_property, order_by=value_order)
-    newest_first = [first.c.date.collate("C").desc(), first.c.document_id.collate("C")]
-    documents = func.row_number().over(partition_by=of_value, order_by=newest_first)
-    numbered = select(
-        first,
-        properties.label("property_number"),
-        values.label("value_number"),
-        documents.label("document_number"),
-    )
-    # One text unit stands for a document.
-    numbered = numbered.where(first.c.in_document == 1).subquery("numbered")
-
+    numbered = _number_rows(placed)
     found = select(*(numbered.c[name] for name in field_names(Attribute)))
-    found = found.where(
-        numbered.c.property_number <= limit.properties,
-        numbered.c.value_number <= limit.values,
-        numbered.c.document_number <= limit.documents,
-    )
-    return found.order_by(
-        numbered.c.entity_id.collate("C"),
-        numbered.c.name.collate("C"),
-        numbered.c.value_number,
-        numbered.c.document_number,
-    )
+    found = found.where(numbered.c.property_number <= limit.properties)
+    found = found.where(numbered.c.value_number <= limit.values)
+    found = found.where(numbered.c.document_number <= limit.documents)
+    entity, name = numbered.c.entity_id.collate("C"), numbered.c.name.collate("C")
+    return found.order_by(entity, name, numbered.c.value_number, numbered.c.document_number)
+
+
+def _number_rows(placed: Subquery) -> Subquery:
+    """Number properties within their entity, values in their property, documents of their value.
+
+    One text unit stands for a document. The newest value and the newest document are number 1.
+    """
+    columns = placed.c
+    by_name = columns.name.collate("C")
+    properties = func.dense_rank().over(partition_by=columns.entity_id, order_by=by_name)
+    texts = [columns[name].collate("C") for name in ("value", "type", "unit")]
+    newest_value = [columns.newest.desc(), *texts]
+    property = [columns.entity_id, columns.name]
+    values = func.dense_rank().over(partition_by=property, order_by=newest_value)
+    date = columns.date.collate("C")
+    newest_document = [date.desc(), columns.document_id.collate("C")]
+    value = [columns[name] for name in VALUE]
+    documents = func.row_number().over(partition_by=value, order_by=newest_document)
+    numbers = {
+        "property_number": properties,
+        "value_number": values,
+        "document_number": documents,
+    }
+    labelled = [number.label(name) for name, number in numbers.items()]
+    one_per_document = select(placed, *labelled).where(columns.unit_number == 1)
+    return one_per_document.subquery("numbered")
 
 
 def _select_given(workspace: str, entity_ids: Sequence[str], allowed: Allowed) -> Subquery:
@@ -83,7 +86,9 @@ def _select_given(workspace: str, entity_ids: Sequence[str], allowed: Allowed) -
         columns.append(column.label(name))
     joined = select(*columns).select_from(ATTRIBUTES)
     joined = joined.join(CHUNKS, is_text_unit).join(DOCUMENTS, is_document)
-    ids = func.any(cast(list(entity_ids), ARRAY(Text)))
+    ids = cast(list(entity_ids), ARRAY(Text))
+    is_asked = ATTRIBUTES.c.entity_id == func.any(ids)
     is_visible = allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
-    of_entities = joined.where(ATTRIBUTES.c.workspace == workspace, ATTRIBUTES.c.entity_id == ids)
-    return of_entities.where(is_visible).subquery("given")
+    in_workspace = ATTRIBUTES.c.workspace == workspace
+    visible = joined.where(in_workspace, is_asked, is_visible)
+    return visible.subquery("given")
