@@ -317,6 +317,8 @@ ATTRIBUTES = table(
 )  # fmt: skip
 """Values of properties of entities, each with a text unit that gives it. ``type`` and ``unit`` are
 those of the property; ``value`` is a text: of a number its digits, of a date ISO 8601."""
+ENTITY_PROPERTIES = table("id", id=STRING, properties=STRING)
+"""The properties of entities, each a JSON object of values and lists of values by name."""
 CO_OCCURS = "co-occurs"
 """The keyword of a relationship that says only that a sentence holds both ends. In a list of
 keywords, those before it are stated of the two ends; those after it come from sentences that hold

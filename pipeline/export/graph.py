@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pipeline.export.memberships import memberships
+from pipeline.export.properties import Properties
 from pipeline.export.source import GRAPH, ExportReport, ExportSource
 from pipeline.export.statements import with_statements
 from pipeline.files import new_file
+from pipeline.stores.neo4j.rows import PREFIX
 from pipeline.text.ids import clean
 
 if TYPE_CHECKING:
@@ -49,18 +51,23 @@ def graph_of(
     ``only``: the entities to take, with the relationships between them; by default all. The
     attributes are the columns of both tables and those of ``memberships``, as texts and numbers. A
     list becomes one text, and an attribute without a value is left out. Nodes have a ``label``,
-    which Gephi shows. ``stated``: the attribute ``statements`` of an edge is a JSON list of its
-    statements, if it has any. Raises UsageError if the workflow makes no graph.
+    which Gephi shows; names of their properties begin with PREFIX. ``stated``: the attribute
+    ``statements`` of an edge is a JSON list of its statements, if it has any. Raises UsageError if
+    the workflow makes no graph.
     """
     import networkx as nx
 
     source.require(*GRAPH)
     graph: nx.MultiDiGraph = nx.MultiDiGraph()
     beside = memberships(source)
+    properties = Properties(source)
     for entities in source.batches("entities"):
         chosen = entities if only is None else entities[entities["id"].isin(only)]
         for row in chosen.join(beside, on="id").to_dict("records"):
-            graph.add_node(_xml_text(row.pop("id")), **_attributes({"label": row["name"], **row}))
+            id = row.pop("id")
+            said = properties.of_entity.get(id, {})
+            own = {f"{PREFIX}{name}": value for name, value in said.items()}
+            graph.add_node(_xml_text(id), **_attributes({"label": row["name"], **row, **own}))
     batches = source.batches("relationships")
     if stated:
         batches = with_statements(batches, source)
@@ -91,7 +98,7 @@ def without_parallels(graph: "nx.MultiDiGraph") -> "nx.DiGraph":
 
 def _attributes(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the cells of a row as attributes, without missing ones."""
-    cells = {str(name): _attribute(cell) for name, cell in row.items()}
+    cells = {_xml_text(str(name)): _attribute(cell) for name, cell in row.items()}
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 

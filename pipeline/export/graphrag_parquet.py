@@ -86,6 +86,10 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "type": STRING, "description": STRING, "valid_from": STRING, "valid_to": STRING,
         "attributes": STRING,
     },
+    "attributes": {
+        "id": STRING, NUMBER: INT, "entity_id": STRING, "name": STRING, "type": STRING,
+        "value": STRING, "unit": STRING, "text_unit_id": STRING, "document_id": STRING,
+    },
 }  # fmt: skip
 REPLY_FIELDS = ("title", "summary", "findings", "rating", "rating_explanation")
 """The fields of a report that the model wrote, for the column ``full_content_json``."""
@@ -103,8 +107,8 @@ def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
     """Write a Parquet file for each table of GraphRAG.
 
     Communities and reports are empty files if the workflow makes none. Without claims there is no
-    covariates.parquet, without statements no statements.parquet. Raises UsageError if the workflow
-    makes no documents, text units or graph.
+    covariates.parquet, without statements no statements.parquet, and without properties no
+    attributes.parquet. Raises UsageError if the workflow makes no documents, text units or graph.
     """
     source.require(*CORPUS, *GRAPH)
     entities = source.table("entities")
@@ -129,6 +133,8 @@ def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
         tables["covariates"] = claims | {"covariate_type": [CLAIM] * covariates.num_rows}
     if source.has("statements"):
         tables["statements"] = _rename_columns(source.table("statements"))
+    if source.has("attributes"):
+        tables["attributes"] = _rename_columns(source.table("attributes"))
     rows_of: dict[str, int] = {}
     for name, columns in tables.items():
         rows_of[f"{name}.parquet"] = _write_table(folder, name, columns)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.contract.schemas import ATTRIBUTES
 from pipeline.errors import UsageError
 from pipeline.export.graph import SEPARATOR, write_graphml
 from pipeline.export.graphrag_parquet import write_graphrag_parquet
@@ -76,6 +77,7 @@ FILES = {
         {"id": TEXT, "relationship_id": TEXT, "text_unit_id": TEXT, "type": TEXT,
             "description": TEXT, "valid_from": TEXT, "valid_to": TEXT, "attributes": TEXT},
     ),
+    "attributes.csv": _File("attributes", dict.fromkeys(ATTRIBUTES.columns, TEXT)),
 }  # fmt: skip
 _MEMBERSHIP_TYPES = {"level": INT, "x": FLOAT, "y": FLOAT}
 

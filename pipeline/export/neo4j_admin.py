@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, LAYOUT
+from pipeline.export.properties import Properties
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
 from pipeline.export.statements import with_statements
 from pipeline.files import new_file
@@ -105,9 +106,13 @@ def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
     if source.has("statements"):
         links = with_statements(links, source)
         edges = {**EDGES, STATEMENTS: TEXT}
-    node_frames = (_node_rows(frame, layout, source) for frame in source.batches("entities"))
+    properties = Properties(source)
+    node_columns = {**NODES, **properties.columns}
+    node_frames = (
+        _node_rows(frame, layout, properties, source) for frame in source.batches("entities")
+    )
     edge_frames = (_edge_rows(frame, kept, source) for frame in links)
-    files = _write_with_header(folder, "nodes", NODES, node_frames)
+    files = _write_with_header(folder, "nodes", node_columns, node_frames)
     files |= _write_with_header(folder, "relationships", edges, edge_frames)
     if has_communities:
         rows = community_rows(source)
@@ -164,9 +169,20 @@ def _count_kept_types(source: ExportSource) -> Collection[str]:
     return most_frequent(counts, source.max_types)
 
 
-def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
-    """Return the nodes of entities in the columns NODES."""
-    rows = _as_stored(placed(sourced_nodes(entities), layout), ["source_id"], source)
+def _node_rows(
+    entities: pd.DataFrame, layout: pd.DataFrame, properties: Properties, source: ExportSource
+) -> pd.DataFrame:
+    """Return the nodes of entities in the columns NODES, and those of their properties.
+
+    A node without the hash of its row is written again by the next load: so is one with a property
+    that the file cannot hold.
+    """
+    nodes = placed(sourced_nodes(entities), layout)
+    nodes = nodes.assign(properties=[properties.dump(id) for id in nodes["id"]])
+    rows = _as_stored(nodes, ["source_id"], source)
+    incomplete = properties.find_incomplete(list(rows["id"]))
+    rows["row_hash"] = rows["row_hash"].mask(rows["id"].isin(incomplete), "")
+    rows = properties.add_columns(rows, UNIT)
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
     rows["source_id:string[]"] = _join_items(rows["source_id"])
@@ -177,7 +193,7 @@ def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSourc
         "x": "x:double",
         "y": "y:double",
     }
-    return rows.rename(columns=renamed)[list(NODES)]
+    return rows.rename(columns=renamed)[[*NODES, *properties.columns]]
 
 
 def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource) -> pd.DataFrame:

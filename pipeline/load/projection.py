@@ -17,6 +17,7 @@ from pipeline.contract.schemas import (
     COMMUNITY_REPORTS,
     COVARIATES,
     EMBEDDINGS,
+    ENTITY_PROPERTIES,
     LAYOUT,
     STATEMENTS,
     STRING,
@@ -64,7 +65,11 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "attributes": {"attributes": ATTRIBUTES.columns},
     "nodes": {"entities": NODE_COLUMNS, "layout": LAYOUT.columns},
     "edges": {"relationships": EDGE_COLUMNS},
-    "sourced_nodes": {"entities": [*NODE_COLUMNS, "text_unit_ids"], "layout": LAYOUT.columns},
+    "sourced_nodes": {
+        "entities": [*NODE_COLUMNS, "text_unit_ids"],
+        "layout": LAYOUT.columns,
+        "entity_properties": ENTITY_PROPERTIES.columns,
+    },
     "sourced_edges": {"relationships": [*EDGE_COLUMNS, "text_unit_ids"]},
     "communities": {
         "communities": ["id", "level", "parent", "entity_ids", "size", "title"],
@@ -97,6 +102,7 @@ OPTIONAL: Mapping[str, TableSchema] = {
     "covariates": COVARIATES,
     "statements": STATEMENTS,
     "attributes": ATTRIBUTES,
+    "entity_properties": ENTITY_PROPERTIES,
     "layout": LAYOUT,
     "text_unit_headers": TEXT_UNIT_HEADERS,
 }
@@ -191,7 +197,8 @@ def _project_graph(
     if table == "nodes":
         return placed(nodes(sources["entities"]), sources["layout"])
     if table == "sourced_nodes":
-        return placed(sourced_nodes(sources["entities"]), sources["layout"])
+        rows = placed(sourced_nodes(sources["entities"]), sources["layout"])
+        return with_properties(rows, sources["entity_properties"])
     links = sources["relationships"]
     if table == "edges":
         return edges(links, kept_types)
@@ -353,6 +360,13 @@ def placed(rows: pd.DataFrame, layout: pd.DataFrame) -> pd.DataFrame:
     places = places[["x", "y"]].astype(float)
     places = places.where(np.isfinite(places))
     return rows.assign(x=places["x"].to_numpy(), y=places["y"].to_numpy())
+
+
+def with_properties(rows: pd.DataFrame, properties: pd.DataFrame) -> pd.DataFrame:
+    """Add the column ``properties`` to nodes: the JSON of ``properties``, "" where there are
+    none."""
+    found = rows[["id"]].merge(properties, on="id", how="left", validate="1:1")
+    return rows.assign(properties=found["properties"].fillna("").to_numpy())
 
 
 def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from pipeline.contract.schemas import HASHES
 from pipeline.stores.base import Delta
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import in_arrow, is_texts, to_arrow
+from pipeline.stores.neo4j.rows import PROPERTIES
 
 # The functions of this module are generated at import, so type checkers see none of them.
 pc: Any = pyarrow.compute
@@ -21,8 +22,14 @@ TEXT = pa.large_string()
 
 
 def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with ``row_hash``, a digest of all columns in the order of their names."""
+    """Return the rows with ``row_hash``, a digest of all columns in the order of their names.
+
+    PROPERTIES are left out where there are none: rows of a project without properties keep the hash
+    that an earlier version of the software gave them.
+    """
     kinds: dict[str, Kind] = {name: _kind_of(rows[name]) for name in sorted(rows.columns)}
+    if PROPERTIES in kinds:
+        kinds[PROPERTIES] = "optional"
     return rows.assign(row_hash=pd.Series(digests(rows, kinds), index=rows.index, dtype=str))
 
 

@@ -14,8 +14,10 @@ from pipeline.ontology.step_args import attribute_args, check_args, conform_args
 
 CONFORM, MERGE, CHECK = "conform_extractions", "merge_graphs", "check_patterns"
 LIST, LIST_RESOLVED = "list_attributes", "list_resolved_attributes"
+GATHER = "gather_properties"
 RESOLUTIONS = "resolutions"
 RECORDS = "extractions"
+ATTRIBUTES = "attributes"
 ENTITIES = "entities"
 """The table of the entities that a load reads."""
 UNCHECKED = {
@@ -42,7 +44,7 @@ def with_ontology(workflow: Workflow, ontology: Ontology) -> Workflow:
 
 
 def _with_attributes(steps: list[Step], ontology: Ontology) -> list[Step]:
-    """Return the steps with one that lists properties, behind that which writes the entities.
+    """Return the steps with those that list properties, behind that which writes the entities.
 
     Without a step that merges, or one that writes the entities, they stay as they are.
     """
@@ -57,8 +59,17 @@ def _with_attributes(steps: list[Step], ontology: Ontology) -> list[Step]:
     if resolving:
         inputs[RESOLUTIONS] = RESOLUTIONS
     params = verb.params.model_validate(attribute_args(ontology))
-    outputs = {"attributes": "attributes", REJECTS: REJECTS}
-    return [*before, Step(verb.name, verb, params, inputs, outputs), *behind]
+    outputs = {ATTRIBUTES: ATTRIBUTES, REJECTS: REJECTS}
+    listing = Step(verb.name, verb, params, inputs, outputs)
+    gather_verb = REGISTRY.verbs[GATHER]
+    gathering = Step(
+        GATHER,
+        gather_verb,
+        gather_verb.params(),
+        {ATTRIBUTES: ATTRIBUTES},
+        {"entity_properties": "entity_properties"},
+    )
+    return [*before, listing, gathering, *behind]
 
 
 def _surround(merge: Step, ontology: Ontology) -> tuple[Step, Step, Step]:

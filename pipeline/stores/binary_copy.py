@@ -30,7 +30,9 @@ from pipeline.stores.list_columns import in_arrow, to_arrow
 # The functions of this module are generated at import, so type checkers see none of them.
 pc: Any = pyarrow.compute
 
-Kind = Literal["text", "text[]", "int4", "int8", "float8", "jsonb", "vector"]
+Kind = Literal["text", "text[]", "int4", "int8", "float8", "jsonb", "vector", "optional"]
+"""The ways to encode a column. An ``optional`` text is for hashes only: where it is empty, a row has
+the hash that it would have without the column."""
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -50,6 +52,9 @@ def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.
         rows = frame.iloc[start : start + ROWS_AT_ONCE]
         fields: list[pa.LargeBinaryArray] = []
         for name, kind in kinds.items():
+            if kind == "optional":
+                fields.append(_encode_optional(rows[name]))
+                continue
             payload = _encode_column(rows[name], kind)
             fields += [_encode_lengths(payload), payload]
         # The last argument is the separator.
@@ -95,6 +100,17 @@ def _encode_column(column: pd.Series, kind: Kind) -> pa.LargeBinaryArray:
     if kind == "vector":
         return _encode_vectors(column)
     return _encode_numbers(column, {"int4": ">i4", "int8": ">i8", "float8": ">f8"}[kind])
+
+
+def _encode_optional(column: pd.Series) -> pa.LargeBinaryArray:
+    """Return the length and the text of each cell; nothing at all for an empty text."""
+    payload = _encode_column(column, "text")
+    is_empty = pc.equal(payload, pa.scalar(b"", BINARY))
+    # The last argument of the join is the separator.
+    encoded = pc.binary_join_element_wise(
+        _encode_lengths(payload), payload, NOTHING, null_handling="replace", null_replacement=""
+    )
+    return pc.if_else(pc.fill_null(is_empty, False), NOTHING, encoded)
 
 
 def _encode_lengths(payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:

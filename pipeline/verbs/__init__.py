@@ -19,6 +19,7 @@ from pipeline.verbs.extract_graph_fast import extract_graph_fast
 from pipeline.verbs.extract_table import extract_table
 from pipeline.verbs.filter_documents import filter_documents
 from pipeline.verbs.find_near_duplicates import find_near_duplicates
+from pipeline.verbs.gather_properties import gather_properties
 from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.layout_graph import layout_graph
@@ -58,6 +59,7 @@ __all__ = [
     "extract_table",
     "filter_documents",
     "find_near_duplicates",
+    "gather_properties",
     "join_descriptions",
     "join_documents",
     "layout_graph",

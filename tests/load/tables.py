@@ -13,6 +13,7 @@ from pipeline.contract.schemas import (
     DOCUMENTS,
     EMBEDDINGS,
     ENTITIES,
+    ENTITY_PROPERTIES,
     LAYOUT,
     NODES,
     RELATIONSHIPS,
@@ -52,6 +53,7 @@ SCHEMAS = {
     "covariates": COVARIATES,
     "statements": STATEMENTS,
     "attributes": ATTRIBUTES,
+    "entity_properties": ENTITY_PROPERTIES,
 }
 Link = tuple[str, str, Sequence[str]]
 
@@ -143,6 +145,9 @@ def corpus(
         for name in names
         for unit in units[:1]
     ]  # fmt: skip
+    tables["entity_properties"] = [
+        (entity_id(name), f'{{"height": {len(name)}}}') for name in names if units
+    ]
     embedded = {
         "text_unit": units,
         "entity": entities,

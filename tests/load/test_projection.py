@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UsageError
 from pipeline.load.projection import OPTIONAL, SOURCES, TYPE_LENGTH, project, type_name
+from pipeline.load.row_hashes import with_hashes
 from pipeline.stores.postgres.schema import TABLES
 from pipeline.text.ids import entity_id
 from tests.load.tables import corpus
@@ -29,7 +30,8 @@ def test_rows_have_the_columns_of_the_stores_tables():
         }
         assert set(projected[name].columns) == columns
     for name in ("nodes", "edges"):
-        assert set(projected[f"sourced_{name}"].columns) == {*projected[name].columns, "source_id"}
+        also = {"source_id", "properties"} if name == "nodes" else {"source_id"}
+        assert set(projected[f"sourced_{name}"].columns) == {*projected[name].columns, *also}
     assert {name: len(rows) for name, rows in projected.items()} == {
         "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "sources": 7, "nodes": 3,
         "edges": 4, "sourced_nodes": 3, "sourced_edges": 4, "reports": 4, "claims": 3,
@@ -184,3 +186,17 @@ def test_a_type_name_is_a_word(label: str):
     assert len(name) <= TYPE_LENGTH
     assert type_name(name, "OTHER") == name
     assert name not in {"Entity", "GraphmillLive"}
+
+
+def test_a_node_without_properties_has_the_hash_that_it_had_before_there_were_any():
+    """So a load after an upgrade writes no node of a project without properties again."""
+    tables = corpus(TEXTS, NAMES, LINKS)
+    tables["entity_properties"] = tables["entity_properties"].head(1)
+    nodes = project(tables, max_types=100)["sourced_nodes"]
+    [said] = tables["entity_properties"]["properties"]
+    assert nodes["properties"].tolist() == [said, "", ""]
+    now = with_hashes(nodes)["row_hash"].tolist()
+    before = with_hashes(nodes.drop(columns="properties"))["row_hash"].tolist()
+    assert now[1:] == before[1:]
+    other = with_hashes(nodes.assign(properties='{"height": 1}'))["row_hash"].tolist()
+    assert len({now[0], before[0], other[0]}) == 3

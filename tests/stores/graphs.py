@@ -92,6 +92,7 @@ def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0) -> 
 
 def graph(nodes: Sequence[tuple], edges: Sequence[tuple] = ()) -> Graph:
     placed = pd.DataFrame(list(nodes), columns=NODE_COLUMNS).assign(x=np.nan, y=np.nan)
+    placed = placed.assign(properties="")
     return Graph(placed, pd.DataFrame(list(edges), columns=EDGE_COLUMNS))
 
 

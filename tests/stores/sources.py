@@ -18,10 +18,12 @@ LISTS = {
 
 def tables_of(store: Store, rows: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Those of the tables that the store has: the lists in a table of their own, or with nodes and
-    edges. Nodes of which no place is told have none."""
+    edges. Nodes of which no place and no properties are told have none."""
     if "nodes" in rows and "x" not in rows["nodes"]:
         rows = {**rows, "nodes": rows["nodes"].assign(x=np.nan, y=np.nan)}
     if "sourced_nodes" in store.tables:
+        if "nodes" in rows and "properties" not in rows["nodes"]:
+            rows = {**rows, "nodes": rows["nodes"].assign(properties="")}
         named = {
             f"sourced_{table}" if table in LISTS else table: found for table, found in rows.items()
         }
@@ -32,7 +34,7 @@ def tables_of(store: Store, rows: Mapping[str, pd.DataFrame]) -> dict[str, pd.Da
         if table in rows and column in rows[table]
     ]
     found = {
-        table: found.drop(columns=LISTS.get(table, []), errors="ignore")
+        table: found.drop(columns=[LISTS.get(table, ""), "properties"], errors="ignore")
         for table, found in rows.items()
     }
     if lists:

@@ -99,6 +99,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "compute_degrees": {},
     "list_attributes": {"extractions": "conformed_extractions"},
     "list_resolved_attributes": {"extractions": "conformed_extractions"},
+    "gather_properties": {},
     "list_statements": {},
     "list_resolved_statements": {},
     "compose_texts": {},

@@ -174,6 +174,7 @@ ROWS: Mapping[str, LiteralString] = {
                n.description AS description, n.source_id AS source_id, n.degree AS degree, n.x
                    AS x, n.y AS y,
                n.row_hash AS row_hash, n.name_key AS name_key, n.source_count AS source_count,
+               [key IN keys(n) WHERE key STARTS WITH 'prop_' | [key, n[key]]] AS properties,
                [label IN ['Entity', n.entity_type] WHERE label IN labels(n)] AS labels
         """
     ),
@@ -202,6 +203,8 @@ ROWS: Mapping[str, LiteralString] = {
     ),
 }
 
+# Properties of the entity that the row no longer has are removed. Their names are values of the
+# parameter, so none becomes query text.
 WRITE_NODES = """
     UNWIND $rows AS row
     MERGE (n:Entity {workspace: $workspace, id: row[0]})
@@ -211,6 +214,9 @@ WRITE_NODES = """
         n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.x = row[8],
             n.y = row[9],
         n.row_hash = row[10]
+    FOREACH (key IN [key IN keys(n) WHERE key STARTS WITH 'prop_' AND row[11][key] IS NULL] |
+        SET n[key] = null)
+    SET n += row[11]
     """
 DELETE_NODES = """
     UNWIND $rows AS id

@@ -1,6 +1,7 @@
 """Converts rows of "sourced_nodes", "sourced_edges" and "communities" to and from Neo4j, cuts them
 into batches, and computes the state of tables."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -32,12 +33,17 @@ NUMBERS = frozenset({"weight", "rating", "x", "y"})
 LISTS = frozenset({"source_id", "keywords", "labels", "entity_ids", "parents"})
 UNORDERED = frozenset({"entity_ids", "parents"})
 """Lists that Neo4j keeps as relationships, which have no order."""
-LONG_TEXTS = ("description", "display_name", "summary")
+PROPERTIES = "properties"
+"""The column of nodes with the properties of their entities: a JSON object, or ""."""
+PREFIX = "prop_"
+"""The beginning of the names of these properties in Neo4j, so that none has the name of another
+property of the node. The statements in cypher.py have it too."""
+LONG_TEXTS = ("description", "display_name", "summary", PROPERTIES)
 WRITTEN: Mapping[str, Sequence[str]] = {
     "sourced_nodes": [
         "id", "entity_type", "display_name", "name_key", "description", "degree", "source_id",
         "source_count",
-        "x", "y", "row_hash",
+        "x", "y", "row_hash", PROPERTIES,
     ],
     "sourced_edges": [
         "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight",
@@ -102,6 +108,8 @@ def _kind_of(table: str, column: str) -> Kind:
         return "int8"
     if column in NUMBERS:
         return "float8"
+    if column == PROPERTIES:
+        return "optional"
     return "text[]" if column in LISTS else "text"
 
 
@@ -109,6 +117,8 @@ def _read_cells(table: str, column: str, values: Sequence[Any]) -> pd.Series:
     """Return values as a column of its type; a value of another type becomes missing."""
     if column in UNORDERED:
         values = [sorted(value) if _is_texts(value) else value for value in values]
+    if column == PROPERTIES:
+        return pd.Series([_read_properties(value) for value in values], dtype=object)
     kind = _kind_of(table, column)
     # A bool is an int to isinstance, but not here.
     if kind == "int8":
@@ -118,6 +128,30 @@ def _read_cells(table: str, column: str, values: Sequence[Any]) -> pd.Series:
         return pd.Series(numbers, dtype="float64")
     fits = _is_texts if kind == "text[]" else _is_text
     return pd.Series([value if fits(value) else None for value in values], dtype=object)
+
+
+def _read_properties(pairs: Sequence[Sequence[Any]]) -> str | None:
+    """Return the JSON of properties that were read as pairs of name and value, "" without any.
+
+    It is None if one of them has a value that JSON does not have: somebody has changed it by hand.
+    """
+    if not pairs:
+        return ""
+    properties = {name.removeprefix(PREFIX): value for name, value in pairs}
+    with suppress(TypeError):
+        return dump_properties(properties)
+    return None
+
+
+def dump_properties(properties: Mapping[str, Any]) -> str:
+    """Return properties as the JSON of a row, which gather_properties writes alike."""
+    return json.dumps(properties, ensure_ascii=False, sort_keys=True)
+
+
+def _write_properties(cell: str) -> dict[str, Any]:
+    """Return the properties of a node as Neo4j has them, by name."""
+    properties = json.loads(cell) if cell else {}
+    return {f"{PREFIX}{name}": value for name, value in properties.items()}
 
 
 def _is_text(value: Any) -> bool:
@@ -142,6 +176,8 @@ def as_written(table: str, rows: pd.DataFrame, limit: int) -> list[list[Any]]:
     ``limit``: the number of items of ``source_id`` that are kept.
     """
     stored = as_stored(rows, limit) if table in WRITTEN else rows
+    if PROPERTIES in stored:
+        stored = stored.assign(properties=stored[PROPERTIES].map(_write_properties))
     columns = [_list_cells(stored[name]) for name in WRITTEN.get(table, stored.columns)]
     return [list(row) for row in zip(*columns, strict=True)]
 

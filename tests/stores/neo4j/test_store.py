@@ -1,5 +1,6 @@
 """The layout in Neo4j that users of the data expect, and what only Neo4j can do wrong."""
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -51,6 +52,42 @@ def test_nodes_carry_the_documented_labels_and_properties(neo4j: OpenStore):
         "degree": 1,
         "workspace": store.workspace,
     }
+
+
+def test_properties_of_entities_have_a_prefix_and_go_with_their_values(neo4j: OpenStore):
+    """A list may hold what texts contradict each other about; names may be of any form."""
+    store = neo4j()
+    said = {
+        "name": "Ada L.", "id": 7, "height": 1.5, "founded": ["1850", "1850-05"], "a `b` ] c": "x",
+        "tons": [1.0, 2.5],
+    }  # fmt: skip
+    cell = json.dumps(said, sort_keys=True)
+    found = "MATCH (n:Entity {workspace: $workspace}) RETURN n.displayName, properties(n)"
+
+    def load_cells(*cells: str) -> dict[str, int]:
+        nodes = graph([node("Ada"), node("Bea")]).nodes.assign(properties=list(cells))
+        edges = graph([]).edges
+        return LoadableGraph(store, store).load(Graph(nodes, edges))["nodes"]
+
+    def properties() -> dict[str, dict[str, object]]:
+        own = {}
+        for name, stored in rows(store, found):
+            names = [key for key in stored if key.startswith("prop_")]
+            own[name] = {key.removeprefix("prop_"): stored[key] for key in names}
+            assert stored["displayName"] == name
+        return own
+
+    load_cells(cell, "")
+    assert properties() == {"Ada": said, "Bea": {}}
+    [read] = store.rows("sourced_nodes")
+    assert dict(zip(read["display_name"], read["properties"], strict=True)) == {
+        "Ada": cell, "Bea": "",
+    }  # fmt: skip
+    assert read["row_hash"].notna().all()
+    expected = with_hashes(store.as_stored(read.drop(columns=["row_hash", "content_hash"])))
+    assert expected["row_hash"].tolist() == read["content_hash"].tolist()
+    assert load_cells("", '{"founded": "1850"}')["updated"] == 2
+    assert properties() == {"Ada": {}, "Bea": {"founded": "1850"}}
 
 
 def test_relationships_carry_the_documented_type_and_properties(neo4j: OpenStore):
