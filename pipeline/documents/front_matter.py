@@ -7,14 +7,13 @@ from typing import Any
 import yaml
 
 from pipeline.documents.metadata import as_json, cleaned
+from pipeline.text.small_yaml import is_small_yaml
 
 _BLOCK = re.compile(
     r"\s*?---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _LONGEST = 20_000
 """The number of characters in which the end of the front matter is searched."""
-_DEEPEST = 20
-"""The most levels of nested fields. The parser takes half a minute for 20,000 nested brackets."""
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
@@ -36,7 +35,7 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
 def _parse_fields(block: str) -> Mapping[str, Any] | None:
     """Return the fields of a YAML block, or None if it is no YAML with named fields."""
     try:
-        if not _is_small(block):
+        if not is_small_yaml(block):
             return None
         found = cleaned(yaml.safe_load(block))
         as_json({"": found})
@@ -44,22 +43,6 @@ def _parse_fields(block: str) -> Mapping[str, Any] | None:
         # A ValueError is raised for a date such as 2020-13-45 and for numbers that are too long.
         return None
     return found if isinstance(found, dict) else None
-
-
-def _is_small(block: str) -> bool:
-    """Return whether the block has no aliases and is not nested too deeply.
-
-    A few lines of aliases may stand for gigabytes.
-    """
-    depth = 0
-    for event in yaml.parse(block, yaml.SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
-            return False
-    return True
 
 
 def taken_title(fields: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from pipeline.errors import UsageError
 from pipeline.settings.query_options import QueryOptions, QuerySettings
 from pipeline.settings.validation import explain
 from pipeline.text.ids import clean
+from pipeline.text.small_yaml import is_small_yaml
 
 FOLLOWED, LONGEST_BEFORE = 2, 500
 """FOLLOWED: earlier questions that the search includes. LONGEST_BEFORE: characters of each."""
@@ -182,10 +183,12 @@ def read_conditions(lines: list[str]) -> dict[str, Any]:
 def _list_or_text(text: str) -> Any:
     """Return the list if the text is a list in YAML, otherwise the text itself.
 
+    A list with aliases is taken as a text, since a few characters of it may stand for gigabytes.
     Numbers need no conversion: conditions compare them as numbers.
     """
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = yaml.safe_load(text) if is_small_yaml(text) else text
+    except (yaml.YAMLError, ValueError):
+        # A ValueError is raised for a date such as 2020-13-45 and for numbers that are too long.
         return text
     return value if isinstance(value, list) else text
