@@ -8,10 +8,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pipeline.serve.ui.assets import read_assets
 from tests.projects import ProjectFolder
-from tests.serve.serving import QUESTION, Serving, serving
+from tests.serve.serving import QUESTION, Serving, serving, wait_until
 
 PATIENCE = 0.5
+MANY = 80
+"""Answers of one file, together 15 MB."""
 START = (
     b"POST /query/data HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: k\r\nContent-Type:"
     b" application/json\r\n"
@@ -104,3 +107,33 @@ def test_a_request_that_comes_in_pieces_is_answered(line: socket.socket):
     for place in range(0, len(whole), 60):
         line.sendall(whole[place : place + 60])
     assert until_cut(line).startswith(b"HTTP/1.1 200")
+
+
+def ask_for_much(served: Serving, line: socket.socket) -> int:
+    """Ask many times for one file without reading anything; return the bytes of all answers.
+
+    They are more than the buffers of the operating system hold.
+    """
+    with socket.create_connection(line.getpeername(), timeout=30) as other:
+        assets = read_assets()
+        file = f"GET /{assets.folder}vendor/sigma.min.js HTTP/1.1\r\nHost: localhost\r\n"
+        other.sendall(f"{file}Connection: close\r\n\r\n".encode())
+        length = len(until_cut(other))
+    line.sendall(f"{file}\r\n".encode() * MANY)
+    return MANY * (length - len("Connection: close\r\n"))
+
+
+def test_a_connection_whose_answers_nobody_reads_is_cut(impatient: Serving, line: socket.socket):
+    ask_for_much(impatient, line)
+    wait_until(lambda: not impatient.server.server_state.connections)
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_answers(
+    impatient: Serving, line: socket.socket
+):
+    expected, told, pause = ask_for_much(impatient, line), 0, threading.Event()
+    while told < 0.95 * expected:
+        piece = line.recv(300_000)
+        assert piece
+        told += len(piece)
+        pause.wait(PATIENCE / 10)
