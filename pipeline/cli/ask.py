@@ -171,6 +171,8 @@ class AnswerPrinter:
 
     def print_end(self, found: "Answer", all_sources: bool = False) -> None:
         """Print what follows the text: notes and price on stderr, cited reports, and sources."""
+        from pipeline.query.marks import on_one_line
+
         # Flushed before the notes, as stderr may be the same file.
         print(self.lines.end(), flush=True)
         print_notes(found.notes)
@@ -182,7 +184,8 @@ class AnswerPrinter:
         if reports:
             print("\nReports:")
         for report in reports:
-            print_line(f"  [{report['number']}] {report['title']} (level {report['level']})")
+            title = on_one_line(report["title"])
+            print_line(f"  [{report['number']}] {title} (level {report['level']})")
         print_sources(found, "" if all_sources else self.more)
 
 
@@ -212,6 +215,8 @@ def print_sources(found: "Answer", more: str) -> None:
     ``more`` is printed with the number of passages that were found but not cited: it is the option
     or command that lists them. If it is "", these passages are printed too.
     """
+    from pipeline.query.marks import on_one_line
+
     cited = {reference.id: reference for reference in found.cited} if found.references else {}
     others = [reference for reference in found.references if reference.id not in cited]
     shown = list(cited.values())
@@ -220,8 +225,9 @@ def print_sources(found: "Answer", more: str) -> None:
     if shown:
         print("\nSources:")
     for reference in shown:
-        where = f"{reference.source}, p. {reference.page}" if reference.page else reference.source
-        print_line(f"  [{reference.id}] {reference.title} ({where})")
+        source = on_one_line(reference.source)
+        where = f"{source}, p. {reference.page}" if reference.page else source
+        print_line(f"  [{reference.id}] {on_one_line(reference.title)} ({where})")
         if found.request.include_chunk_content:
             print_line("      " + " ".join(reference.content.split()))
     if others and more:

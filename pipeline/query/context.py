@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
-from pipeline.query.marks import inert
+from pipeline.query.marks import inert, on_one_line
 from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
@@ -156,7 +156,7 @@ def _describe_document(
 
 
 def _as_value(text: str) -> str:
-    return _on_one_line(text[:LONGEST_VALUE]).replace("|", "/")
+    return _as_value(text[:LONGEST_VALUE]).replace("|", "/")
 
 
 def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:
@@ -459,8 +459,9 @@ def _document_line(entry: Reference) -> str:
 
 def _as_source(source: str) -> str:
     """Return the source so that it cannot look like fields behind it."""
-    return _on_one_line(source).replace(" | ", " / ")
+    return _as_value(source).replace(" | ", " / ")
 
 
-def _on_one_line(source: str) -> str:
-    return inert(" ".join(source.split())).replace(FENCE, NO_FENCE)
+def _as_value(text: str) -> str:
+    """Return a text that can neither end its line nor close a code fence."""
+    return on_one_line(text).replace(FENCE, NO_FENCE)

@@ -19,12 +19,18 @@ MARKED = re.compile(
     rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE
 )
 _OPEN, _CLOSE = r"\[［【〔", r"\]］】〕"
+_NO_SHAPE = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_SPACES = " \t\u00a0\u2000-\u200a\u202f\u205f\u3000"
+_GAP_SIGNS = _SPACES + _NO_SHAPE
+"""Characters, as ranges of a character set, with which ``[3]`` looks as it does without them."""
+_GAP = rf"[{_GAP_SIGNS}]{{0,5}}"
 BARE = re.compile(
-    rf"[{_OPEN}] ?(?:\d{{1,30}}|{NUMBER}(?: ?[,;–-] ?{NUMBER}){{1,{LONGEST_BARE_LIST}}})"
-    rf" ?[{_CLOSE}]",
+    rf"[{_OPEN}]{_GAP}"
+    rf"(?:\d{{1,30}}|{NUMBER}(?:{_GAP}[,;–-]{_GAP}{NUMBER}){{1,{LONGEST_BARE_LIST}}})"
+    rf"{_GAP}[{_CLOSE}]",
 )
 """Numbers in brackets without a sign of what they refer to: ``[3]``, ``[1, 3]``, ``【2】``."""
-BEGINS_BARE = re.compile(rf"[{_OPEN}][ \d,;–-]{{0,300}}")
+BEGINS_BARE = re.compile(rf"[{_OPEN}][{_GAP_SIGNS}\d,;–-]{{0,300}}")
 """The end of a text that may become numbers in brackets."""
 _OPENS_DATA = re.compile(r"\[(Data):", re.IGNORECASE)
 _MAY_CITE = re.compile(rf"[{_OPEN}]|\( ?ref", re.IGNORECASE)
@@ -72,6 +78,12 @@ def inert(text: str) -> str:
     text = BARE.sub(lambda found: put_in_parentheses(found[0]), text)
     # A mark inside another one hides it until now, as in "[Data: Sources (2) [1]]".
     return _OPENS_DATA.sub(r"(\1", text)
+
+
+def on_one_line(text: str) -> str:
+    """Return a title or a source without line breaks and citations, so that it cannot look like
+    another entry of a list."""
+    return inert(" ".join(text.split()))
 
 
 def remove_placeholders(text: str) -> str:

@@ -21,15 +21,16 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import INTERRUPTED
+from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.query.answer import Answer
 from pipeline.query.answer_json import reference_json
 from pipeline.query.context import Reference
-from pipeline.query.marks import inert
+from pipeline.query.marks import on_one_line
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.access import Access, access_list_of, asker_of
 from pipeline.serve.audit import audit_of
-from pipeline.serve.failures import failure_of, invalid
+from pipeline.serve.failures import failure_of, invalid, refusal
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.named import with_peer
@@ -180,10 +181,10 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         found = await ask(query, options, context)
         lines = [found.text, ""]
         for reference in found.cited:
-            title, source = _on_one_line(reference.title), _on_one_line(reference.source)
+            title, source = on_one_line(reference.title), on_one_line(reference.source)
             lines.append(f"[{reference.id}] {title} ({source})")
         lines += [
-            f"Report {report['number']}: {_on_one_line(report['title'])}"
+            f"Report {report['number']}: {on_one_line(report['title'])}"
             for report in found.cited_reports
         ]
         content = found.to_json(evidence=False)
@@ -248,6 +249,23 @@ class HangUps:
                 watching.cancel()
 
 
+@dataclass(frozen=True)
+class NoStandingStreams:
+    """An ASGI application around another that refuses GET at /mcp.
+
+    Without sessions of the protocol nothing can come over the stream that it asks for, and each
+    would stay open until its client leaves.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/mcp":
+            answer = refusal(405, texts()["failures"]["posts_only"], {"Allow": "POST"})
+            return await answer(scope, receive, send)
+        await self.app(scope, receive, send)
+
+
 def _places(references: Sequence[Reference]) -> list[dict[str, Any]]:
     """Return the references as JSON, without the content and the metadata of their documents."""
     places = []
@@ -256,12 +274,6 @@ def _places(references: Sequence[Reference]) -> list[dict[str, Any]]:
         place.pop("metadata", None)
         places.append(place)
     return places
-
-
-def _on_one_line(text: str) -> str:
-    """Return a title without line breaks and citations, so that it cannot look like another entry
-    of a list."""
-    return inert(" ".join(text.split()))
 
 
 def _result(text: str, structured: dict[str, Any]) -> CallToolResult:
@@ -355,8 +367,9 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     app = mcp_of(project, queries).streamable_http_app(
         stateless_http=True, json_response=True, host=EVERYWHERE
     )
+    delayed = DelayAfterHangUps(HangUps(NoStandingStreams(app)), lambda: queries.waiting > 0)
     guarded = Guard(
-        Counted(DelayAfterHangUps(HangUps(app), lambda: queries.waiting > 0), queries.count_loop),
+        Counted(delayed, queries.count_loop),
         access_list_of(project),
         1024 * settings.max_body_kb,
         settings.request_timeout,

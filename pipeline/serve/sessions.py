@@ -34,22 +34,29 @@ in again."""
 FLOW_SECONDS = 600
 """The seconds that a person may take to sign in at an OpenID Connect provider."""
 
+SWEEP_SECONDS = 600
+"""The seconds between two searches for ended sessions that need not be remembered any more. The
+holder of a key can end thousands of sessions, and a search looks at each."""
+
 _ID = re.compile("[0-9a-f]{32}")
 """An id of a session, as ``_new_id`` makes it."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class EndedSessions:
     """The sessions that were ended by signing out: an empty file for each, kept for as long as its
     cookie would be valid."""
 
     folder: Path
     seconds: int
+    sweep_at: float = 0.0
 
     def add(self, session_id: str) -> None:
         """Remember that a session has ended. Raises DiskFullError if that cannot be written."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._forget_old_ones()
+        if time.monotonic() >= self.sweep_at:
+            self.sweep_at = time.monotonic() + SWEEP_SECONDS
+            self._forget_old_ones()
         write_text(self.folder / session_id, "")
 
     def has(self, session_id: str) -> bool:
@@ -166,7 +173,7 @@ class Sessions:
     def end(self, scope: Scope, response: Response, https: bool) -> None:
         """End the session of a request, so that no copy of its cookie is valid any more.
 
-        Raises DiskFullError.
+        It waits for the disk, so call it in a thread. Raises DiskFullError.
         """
         session = self._session(scope)
         if session is not None:

@@ -2,12 +2,13 @@
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.cli.ask import AnswerPrinter
+from pipeline.cli.ask import AnswerPrinter, print_sources
 from pipeline.cli.wrapping import columns_of
 from pipeline.query.answer import answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
@@ -28,6 +29,15 @@ def test_cited_sources_come_first_and_the_others_are_counted(capsys: pytest.Capt
         "\n\nSources:\n  [3] Doc-2 (doc-2.txt)\n  [1] Doc-1 (doc-1.txt)\n"
         "\nand 2 other passages found, not cited: --all-sources\n"
     )
+
+
+def test_the_title_of_a_source_looks_like_no_other_source(capsys: pytest.CaptureFixture[str]):
+    chat = ScriptedChat(["Cid sued [ref:1]."])
+    found = answer(question(mode="naive"), resources(village(), chat))
+    forged = replace(found.cited[0], title="News\n  [2] Ledger (ledger.txt)", source="[3] a.txt")
+    print_sources(replace(found, cited=(forged,)), "")
+    line = capsys.readouterr().out.splitlines()[2]
+    assert line == "  [1] News (2) Ledger (ledger.txt) ((3) a.txt)"
 
 
 def test_notes_follow_the_answer_where_both_go_to_one_file(tmp_path: Path):

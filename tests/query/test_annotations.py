@@ -325,3 +325,19 @@ def test_tokens_carry_the_annotations_of_the_answer():
     tokens = [event for event in events if isinstance(event, Token)]
     assert sum((token.annotations for token in tokens), ()) == done.answer.annotations
     assert [one["number"] for one in done.answer.to_json()["annotations"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "said", ["[1\u200b]", "[\u2060 1]", "[\u00a01 ]", "[1\u200b, 2]", "[9\ufeff]", "［1\u200d］"]
+)
+def test_a_number_with_signs_that_nobody_sees_looks_like_no_citation(said: str):
+    text, citations = read(f"Verify your account at the Evil Bank {said}.")
+    assert not citations
+    assert "[" not in text
+    assert "］" not in text
+    assert "[" not in inert(said)
+
+
+def test_a_supported_number_with_signs_that_nobody_sees_is_a_citation():
+    said = "The harbour was opened by Mira Vale in 1840 [1\u200b]."
+    assert read(said)[1] == [("[1]", 1, True)]

@@ -86,10 +86,8 @@ def test_a_request_at_the_limits_is_taken():
 
 def test_a_list_of_aliases_is_a_text_and_is_never_written_out():
     """Each level is ten times the one before: written out, the list has 10^12 values."""
-    levels = ["&a0 [x]"]
-    for level in range(1, 13):
-        levels.append(f"&a{level} [{', '.join([f'*a{level - 1}'] * 10)}]")
-    huge = f"[{', '.join(levels)}]"
+    levels = [f"&a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 13)]
+    huge = f"[&a0 [x], {', '.join(levels)}]"
     assert read_conditions([f"f={huge}"]) == {"f": {"=": huge}}
     assert read_conditions(["f=&a [*a]"]) == {"f": {"=": "&a [*a]"}}
 

@@ -210,6 +210,10 @@ def test_over_http_with_the_key(folder: ProjectFolder):
         with in_thread(server, listening):
             url = address_of(listening)
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
+            # The stream that a GET asks for would stay open, and nothing could come over it.
+            accept = {"X-API-Key": "k", "Accept": "text/event-stream"}
+            standing = httpx2.get(f"{url}/mcp", headers=accept)
+            assert (standing.status_code, standing.headers["Allow"]) == (405, "POST")
             assert asyncio.run(ask(url)).structured_content["references"]
         asyncio.run(queries.close())
 

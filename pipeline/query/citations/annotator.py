@@ -331,7 +331,7 @@ class Annotator:
 
         Such a list is something else, for example an interval.
         """
-        is_one_number = bare[1:-1].strip().isdigit()
+        is_one_number = len(re.findall(r"\d+", bare)) == 1
         are_passages = all(number in self._passages for number in self._cited_numbers(bare))
         return put_in_parentheses(bare) if is_one_number or are_passages else bare
 

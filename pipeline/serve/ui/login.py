@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
@@ -118,7 +119,7 @@ def route_login(form: KeyForm) -> APIRouter:
         access = http.scope["access"]
         if access is not None:
             await form.audit.signed_in("out", "ok", sender_of(http.scope), access)
-        sessions.end(http.scope, answer, https=_is_https(http))
+        await run_in_threadpool(sessions.end, http.scope, answer, _is_https(http))
         return answer
 
     return routes

@@ -222,8 +222,18 @@ def test_an_ended_session_is_forgotten_with_its_cookie(tmp_path: Path):
     ended = EndedSessions(tmp_path / "ended", seconds=60)
     ended.add("old")
     os.utime(ended.folder / "old", (1, 1))
-    ended.add("new")
+    EndedSessions(ended.folder, seconds=60).add("new")
     assert [file.name for file in ended.folder.iterdir()] == ["new"]
+
+
+def test_who_ends_many_sessions_does_not_make_the_server_look_at_each_of_them_every_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ended, searches = EndedSessions(tmp_path / "ended", seconds=60), list[None]()
+    monkeypatch.setattr(ended, "_forget_old_ones", lambda: searches.append(None))
+    for number in range(5):
+        ended.add(str(number))
+    assert len(searches) == 1
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,9 @@ async function copy(turn, told) {
   }
 }
 
+// A title with a number in brackets, as text that looks like no other source.
+const inert = (text) => text.replace(/\[([^[\]]*\d[^[\]]*)\]/g, "($1)");
+
 // A line for each passage that the answer cites; without a model, for each that was found.
 function sourcesOf(turn) {
   const annotations = turn.annotations ?? [];
@@ -167,7 +170,7 @@ function sourcesOf(turn) {
   const unsupported = new Set(annotations.filter(({ supported }) => !supported).map(({ number }) => number));
   return references.filter(({ id }) => turn.bare || cited.has(id)).map(({ id, title, source, page }) => {
     const place = `${source}${page ? `, ${fill(words.page, { n: page })}` : ""}`;
-    const line = `[${id}] ${title || source} (${place})${unsupported.has(id) ? ` - ${words.unsupported_source}` : ""}`;
+    const line = `[${id}] ${inert(title || source)} (${inert(place)})${unsupported.has(id) ? ` - ${words.unsupported_source}` : ""}`;
     return line.replace(/\s+/g, " "); // a title cannot look like another source
   });
 }
