@@ -358,6 +358,17 @@ class EmbeddingModel(Protocol):
         """
         ...
 
+    def embed_for(
+        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+    ) -> np.ndarray:
+        """Embed as ``embed`` does, but with cached vectors that were made for this caller alone.
+
+        Otherwise the cost and the time of a call would tell the caller whether a hidden document,
+        or a question of somebody else, has the same text. A model without a cache has no vectors to
+        keep apart.
+        """
+        return self.embed(texts, listener)
+
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the texts of each call that ``embed`` would make. A model on this machine makes
         none."""

@@ -194,7 +194,10 @@ class AccountedEmbedding(EmbeddingModel):
         return self.model.identity
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        return self.model.embed(texts, AccountListener(self.account, EMBEDDING))
+        listened = AccountListener(self.account, EMBEDDING)
+        if self.account.asker.apart:
+            return self.model.embed_for(self.account.asker.name, texts, listened)
+        return self.model.embed(texts, listened)
 
 
 @dataclass(frozen=True)

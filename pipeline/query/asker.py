@@ -28,10 +28,11 @@ class Asker:
 
     ``where``: conditions of the documents that the caller may see; the conditions of a request
     narrow them further. A caller with such conditions may use only modes that read nothing but
-    passages, whatever ``modes`` says. ``apart``: replies of a model to this caller are served to
-    nobody else. ``all_told``: the caller may see messages on the operation of the project, which
-    name hosts and folders. ``cost_per_day``: limit on the cost of all calls under the name;
-    ``shared_cost_per_day``: limit on the cost of all callers that have a name.
+    passages, whatever ``modes`` says. ``apart``: what the cache has of a model for this caller is
+    served to nobody else, and what it has for others not to this caller. ``all_told``: the caller
+    may see messages on the operation of the project, which name hosts and folders.
+    ``cost_per_day``: limit on the cost of all calls under the name; ``shared_cost_per_day``: limit
+    on the cost of all callers that have a name.
     """
 
     name: str = ""

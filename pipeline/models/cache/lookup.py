@@ -262,9 +262,14 @@ class RecalledVectors:
 
 
 def recall_vectors(
-    cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]
+    cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str], asker: str = ""
 ) -> RecalledVectors:
-    """Return the cached vectors of the texts, and which of them are missing."""
+    """Return the cached vectors of the texts, and which of them are missing.
+
+    An ``asker`` has vectors of its own, which were made for it alone.
+    """
+    if asker:
+        identity = {**identity, "asker": asker}
     keys = [embedding_key(identity, text) if text.strip() else None for text in texts]
     asked = {key: text for key, text in zip(keys, texts, strict=True) if key is not None}
     known = cache.vectors(asked)

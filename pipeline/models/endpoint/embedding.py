@@ -56,7 +56,13 @@ class OpenAIEmbedding(RemoteModel):
         (``row_id`` "") and the number of texts that are done. Raises AuthError or ModelError;
         batches that have arrived are stored.
         """
-        recalled = recall_vectors(self.cache, self.identity, texts)
+        return self.embed_for("", texts, listener)
+
+    def embed_for(
+        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+    ) -> np.ndarray:
+        """Embed as ``embed`` does, but with cached vectors of this caller alone if there is one."""
+        recalled = recall_vectors(self.cache, self.identity, texts, asker)
         attempts = self.attempts(listener)
 
         def ask(batch: Mapping[str, str]) -> int:

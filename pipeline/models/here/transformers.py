@@ -66,6 +66,11 @@ class SentenceTransformerEmbedding(EmbeddingModel):
         """
         return embed_remembered(self, texts, self._encode, listener)
 
+    def embed_for(
+        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+    ) -> np.ndarray:
+        return embed_remembered(self, texts, self._encode, listener, asker)
+
     def keys(self, texts: Sequence[str]) -> set[str]:
         return embedding_keys(self.identity, texts)
 
