@@ -2,18 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import cache
 from typing import Any
 
 from pipeline.query.context import Context, Reference, find_page, remove_page_starts
+from pipeline.query.entity_table import group_attributes
 from pipeline.query.request import QueryRequest
-from pipeline.stores.records import Passage, Relationship, Statement
+from pipeline.stores.records import Attribute, Entity, Passage, Relationship, Statement
 
 BESIDE_REFERENCE = ("title", "tokens")
 """Fields of a text unit that its reference has already, or that are of no use beside it."""
 OPTIONAL_OF_STATEMENT = ("valid_from", "valid_to", "attributes")
 """Fields of a statement that most statements do not have."""
+SET_OF_ATTRIBUTE = ("unit", "date")
+"""Fields of a value that it has if they are set."""
 
 
 def shown_tables(request: QueryRequest) -> tuple[str, ...]:
@@ -35,6 +38,10 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
             records = context.facts
         if name == "relationships":
             evidence[name] = [_relationship_json(link, context.statements) for link in records]
+            continue
+        if name == "entities":
+            of_entity = group_attributes(context.attributes)
+            evidence[name] = [_entity_json(one, of_entity.get(one.id, ())) for one in records]
             continue
         evidence[name] = [_record_json(record) for record in records]
     return {**evidence, **references_json(context, request)}
@@ -87,6 +94,21 @@ def _chunk_json(chunk: Passage) -> dict[str, Any]:
     if page:
         shown["page"] = page
     return shown
+
+
+def _entity_json(entity: Entity, attributes: Sequence[Attribute]) -> dict[str, Any]:
+    """Return an entity with the values of its properties, if it has any."""
+    shown = _record_json(entity)
+    if attributes:
+        shown["properties"] = [attribute_json(one) for one in attributes]
+    return shown
+
+
+def attribute_json(attribute: Attribute) -> dict[str, Any]:
+    """Return a value with the document that gives it; unit and date are there if they are set."""
+    record = asdict(attribute)
+    del record["id"], record["entity_id"], record["order"]
+    return {name: value for name, value in record.items() if value or name not in SET_OF_ATTRIBUTE}
 
 
 def _relationship_json(link: Relationship, statements: Sequence[Statement]) -> dict[str, Any]:

@@ -10,12 +10,21 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
+from pipeline.query.entity_table import Marks, build_entity_rows, entity_header
 from pipeline.query.marks import inert, on_one_line
 from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.versions import MOST_COMPARED, is_older
-from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, Statement
+from pipeline.stores.records import (
+    Attribute,
+    Claim,
+    Entity,
+    Passage,
+    Relationship,
+    Report,
+    Statement,
+)
 
 Row = TypeVar("Row")
 Numbered = TypeVar("Numbered", Entity, Relationship, Passage, Report, Claim)
@@ -33,7 +42,6 @@ MARK = "[ref:{}]"
 """The citation of a text unit in an answer; no other text is written so by chance."""
 ROW = "{}"
 """The number of a record if records of several kinds are cited; see ``DataCitations``."""
-ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
 
@@ -189,7 +197,7 @@ class Context:
     format of the citation of a text unit. ``facts``: the relationships of the table, and those that
     it leaves out because a text unit shown says the same, in the order of the search.
     ``statements``: those of these relationships, for the data of a question. The model is not shown
-    them.
+    them. ``attributes``: the values of the entities' properties.
     """
 
     entities: Table[Entity]
@@ -202,6 +210,7 @@ class Context:
     mark: str = MARK
     facts: tuple[Relationship, ...] = ()
     statements: Sequence[Statement] = ()
+    attributes: Sequence[Attribute] = ()
 
     @property
     def empty(self) -> bool:
@@ -253,13 +262,22 @@ def build_context(
     links = drop_repeated_descriptions(evidence.relationships)
     fresh = drop_repeated_facts(links, sources.records)
     evidence = replace(evidence, relationships=fresh)
-    entities, relationships = _graph_tables(request, evidence, left - sources.tokens, tokenizer)
+    marks = {entry.chunk_id: MARK.format(entry.id) for entry in shown_references}
+    room = left - sources.tokens
+    entities, relationships = _graph_tables(request, evidence, marks, room, tokenizer)
     if sources.dropped:
         budget = left - entities.tokens - relationships.tokens
         sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
     repeated = find_repeated(request, links, fresh, tokenizer)
     facts = with_repeated_facts(links, repeated, relationships.records)
-    return Context(entities, relationships, sources, shown_references, facts=facts)
+    return Context(
+        entities,
+        relationships,
+        sources,
+        shown_references,
+        facts=facts,
+        attributes=evidence.attributes,
+    )
 
 
 def find_repeated(
@@ -292,12 +310,12 @@ def count_room(request: QueryRequest, overhead: int) -> int:
 
 
 def _graph_tables(
-    request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer
+    request: QueryRequest, evidence: Evidence, marks: Marks, left: int, tokenizer: Tokenizer
 ) -> tuple[Table[Entity], Table[Relationship]]:
     """Return the tables of entities and of relationships within ``left`` tokens together.
 
     The first table gets its proportional share, the second one everything that remains; both stay
-    within the limits of the request.
+    within the limits of the request. ``marks``: the citations of text units that are shown.
     """
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
     caps = entity_cap + relation_cap
@@ -307,8 +325,10 @@ def _graph_tables(
 
     def entity_table(budget: int) -> Table[Entity]:
         numbered = enumerate(evidence.entities, 1)
-        rows = (build_entity_row(number, entity)[first:] for number, entity in numbered)
-        return cut(evidence.entities, rows, ENTITY_HEADER[first:], budget, tokenizer)
+        rows = build_entity_rows(numbered, evidence.attributes, marks)
+        header = entity_header(evidence.attributes)[first:]
+        shown = (row[first:] for row in rows)
+        return cut(evidence.entities, shown, header, budget, tokenizer)
 
     def relationship_table(budget: int) -> Table[Relationship]:
         rows = (
@@ -342,11 +362,6 @@ def note_dropped_sections(context: Context, request: QueryRequest) -> tuple[str,
         f" ({request.max_total_tokens:,}); raise it"
     )
     return (note,)
-
-
-def build_entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
-    """Return the values of the columns ENTITY_HEADER."""
-    return number, inert(entity.name), inert(entity.type), inert(entity.description), entity.degree
 
 
 def drop_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationship]:

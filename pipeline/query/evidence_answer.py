@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pipeline.phrases.lexicon import STARTERS, guess_language, stop_words
 from pipeline.query.citations.annotations import Annotation, Cited
 from pipeline.query.context import Context, Reference
+from pipeline.query.entity_table import Marks, describe_properties, group_attributes
 from pipeline.query.marks import inert
 from pipeline.stores.records import Relationship
 from pipeline.text.ids import words
@@ -39,7 +40,7 @@ _JOINED_SIDES = re.compile(
 
 
 def build_evidence_answer(context: Context, question: str = "") -> tuple[str, Cited]:
-    """Return a text of the best reports, passages and facts with their sources, and its citations.
+    """Return a text of the best reports, passages, facts and properties, and its citations.
 
     The first line is NOTICE. The sentence that shares most with the question comes next. Of a
     comparison, passages on both sides come in turn. The options --only-need-context and --json show
@@ -59,9 +60,13 @@ def build_evidence_answer(context: Context, question: str = "") -> tuple[str, Ci
     for link in context.relationships.records[:FACTS]:
         shown = [number_of_unit[unit] for unit in link.text_unit_ids if unit in number_of_unit]
         facts.append(_fact_line(link, shown[0] if shown else None))
+    marks = {unit: f"[{number}]" for unit, number in number_of_unit.items()}
+    properties = _list_properties(context, marks)
     parts = [NOTICE, *first, *reports, *passages]
     if facts:
         parts.append("Facts:\n" + "\n".join(facts))
+    if properties:
+        parts.append("Properties:\n" + "\n".join(properties))
     text = "\n\n".join(parts)
     # Texts from the stores are inert here, so each number in brackets was written by this function.
     # It needs no comparison: a passage is its own source, and a fact names its text unit.
@@ -176,6 +181,17 @@ def _join_lines(text: str) -> list[str]:
         else:
             parts_of_lines[-1].append(" ".join(line.split()))
     return [" ".join(parts) for parts in parts_of_lines]
+
+
+def _list_properties(context: Context, marks: Marks) -> list[str]:
+    """Return a line for each of the first FACTS shown entities that have properties."""
+    of_entity = group_attributes(context.attributes)
+    described = [entity for entity in context.entities.records if entity.id in of_entity]
+    lines: list[str] = []
+    for entity in described[:FACTS]:
+        values = describe_properties(of_entity[entity.id], marks)
+        lines.append(f"- {_shorten(entity.name)}: {values}")
+    return lines
 
 
 def _fact_line(link: Relationship, number: int | None) -> str:

@@ -9,13 +9,11 @@ from typing import Any
 
 from pipeline.models.base import Tokenizer
 from pipeline.query.context import (
-    ENTITY_HEADER,
     RELATIONSHIP_HEADER,
     ROW,
     Context,
     Numbers,
     Table,
-    build_entity_row,
     build_references,
     build_relationship_row,
     count_room,
@@ -26,6 +24,7 @@ from pipeline.query.context import (
     prefers_sources,
 )
 from pipeline.query.data_citations import DataCitations
+from pipeline.query.entity_table import build_entity_rows, entity_header
 from pipeline.query.marks import inert
 from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.report_table import build_report_table
@@ -79,9 +78,12 @@ def build_mixed_context(
     local = total - reserved.tokens - reports.tokens
 
     found_entities = numbers.number_records("entities", evidence.entities)
-    entity_rows = (build_entity_row(entity.number, entity) for entity in found_entities)
+    numbered = ((entity.number, entity) for entity in found_entities)
+    # Records of all kinds are cited in another form here, so documents are named.
+    entity_rows = build_entity_rows(numbered, evidence.attributes, marks={})
+    header = entity_header(evidence.attributes)
     entity_budget = min(request.max_entity_tokens, int(local * ENTITY_SHARE))
-    entities = cut(found_entities, entity_rows, ENTITY_HEADER, entity_budget, tokenizer)
+    entities = cut(found_entities, entity_rows, header, entity_budget, tokenizer)
 
     found_claims = numbers.number_records("claims", evidence.claims)
     claim_rows = map(_claim_row, found_claims)
@@ -100,7 +102,15 @@ def build_mixed_context(
     repeated = find_repeated(request, found_links, fresh, tokenizer)
     facts = with_repeated_facts(found_links, repeated, relationships.records)
     return Context(
-        entities, relationships, sources, references, reports, claims, mark=ROW, facts=facts
+        entities,
+        relationships,
+        sources,
+        references,
+        reports,
+        claims,
+        mark=ROW,
+        facts=facts,
+        attributes=evidence.attributes,
     )
 
 

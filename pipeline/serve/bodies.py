@@ -82,6 +82,19 @@ class ReferenceShown(Body):
     content: str | None = Field(default=None, description="If asked for.")
 
 
+class PropertyShown(Body):
+    """A value that a document gives for a property of an entity."""
+
+    name: str
+    type: str = Field(description="string, number, date, enum or list.")
+    value: str = Field(description="A text, also of a number; of a date ISO 8601.")
+    unit: str = Field(default="", description="Of a number, if the property has one.")
+    text_unit_id: str = Field(description="The first passage of the document that gives it.")
+    document_id: str
+    title: str = Field(description="Of the document.")
+    date: str = Field(default="", description="Of the document, if it is known.")
+
+
 class EntityShown(Body):
     id: str
     name: str
@@ -89,6 +102,9 @@ class EntityShown(Body):
     description: str
     degree: int = Field(default=0, description="Its relationships.")
     text_unit_ids: list[str]
+    properties: list[PropertyShown] = Field(
+        default=[], description="Values of its properties, of the newest document first."
+    )
 
 
 class StatementShown(Body):

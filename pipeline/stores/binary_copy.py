@@ -31,8 +31,8 @@ from pipeline.stores.list_columns import in_arrow, to_arrow
 pc: Any = pyarrow.compute
 
 Kind = Literal["text", "text[]", "int4", "int8", "float8", "jsonb", "vector", "optional"]
-"""The ways to encode a column. An ``optional`` text is for hashes only: where it is empty, a row has
-the hash that it would have without the column."""
+"""The ways to encode a column. An ``optional`` text is for hashes only: where it is empty, a row
+has the hash that it would have without the column."""
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"

@@ -162,6 +162,7 @@ class MemoryStores:
     community_rows: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=COMMUNITY_COLUMNS)
     )
+    attribute_rows: Sequence[Attribute] = ()
     name: str = "memory"
     tables: Sequence[str] = ("chunks", "entities", "relationships")
 
@@ -347,8 +348,10 @@ class MemoryStores:
     def attributes_of(
         self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
     ) -> list[Attribute]:
-        self.reads.append("attributes_of")
-        return []
+        """Return the values of the entities that the conditions let through; none is cut."""
+        found = [one for one in self.attribute_rows if one.entity_id in entity_ids]
+        documents = set(self.chunk_rows["document_id"][self._allowed(within)])
+        return [one for one in found if not within or one.document_id in documents]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         self.reads.append("communities_of")

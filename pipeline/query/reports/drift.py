@@ -94,6 +94,7 @@ class LocalContexts:
         """Return all records of ``first`` and the built contexts, each once, a window per call."""
         contexts = [first, *self.built]
         references = {entry.id: entry for context in contexts for entry in context.references}
+        own = [context.attributes for context in contexts]
         windows = (*first.windows, *(context.text for context in self.built))
         return Context(
             _merge_tables([context.entities for context in contexts]),
@@ -103,6 +104,7 @@ class LocalContexts:
             _merge_tables([context.reports for context in contexts]),
             _merge_tables([context.claims for context in contexts]),
             windows,
+            attributes=list(dict.fromkeys(chain.from_iterable(own))),
         )
 
     def _find_all(

@@ -12,6 +12,7 @@ import numpy as np
 from pipeline.settings.query_fields import ChunkPick
 from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import (
+    Attribute,
     Claim,
     Entity,
     Passage,
@@ -36,7 +37,8 @@ class Evidence:
 
     ``chunk_lanes`` maps a lane of LANES to the text units that it has chosen. ``absence``: a clause
     that says which words of the question no passage has; "" if none is missing. ``statements``:
-    those of the relationships, if the question wants data.
+    those of the relationships, if the question wants data. ``attributes``: the values of the
+    entities' properties.
     """
 
     entities: Sequence[Entity] = ()
@@ -47,6 +49,7 @@ class Evidence:
     notes: tuple[str, ...] = ()
     absence: str = ""
     statements: Sequence[Statement] = ()
+    attributes: Sequence[Attribute] = ()
 
 
 Found = tuple[Evidence, Sequence[Passage]]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.models.base import EmbeddingModel
+from pipeline.query.entity_table import SHOWN_ATTRIBUTES
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import (
     ChunkChoice,
@@ -261,4 +262,6 @@ def find_evidence(
         chunks.append(replace(chunk, lane=pick.lane, frequency=pick.frequency, place=pick.place))
     if request.mixed:
         evidence = add_communities(evidence, request.community_level, vectors, graph)
-    return evidence, chunks
+    found = [entity.id for entity in evidence.entities]
+    attributes = vectors.attributes_of(found, SHOWN_ATTRIBUTES)
+    return replace(evidence, attributes=attributes), chunks
