@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.schemas import HASHES
-from pipeline.stores.base import Delta
+from pipeline.stores.base import PROPERTIES, Delta
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import in_arrow, is_texts, to_arrow
-from pipeline.stores.neo4j.rows import PROPERTIES
 
 # The functions of this module are generated at import, so type checkers see none of them.
 pc: Any = pyarrow.compute

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pipeline.query.marks import inert
+from pipeline.query.marks import inert, on_one_line
 from pipeline.stores.reads import AttributeLimit
 from pipeline.stores.records import Attribute, Entity
 
@@ -70,5 +70,5 @@ def _name_document(attribute: Attribute) -> str:
 
 def _to_cell_text(text: str) -> str:
     """Return a text on one line that cannot look like another value or a citation."""
-    flat = " ".join(text.split())
-    return inert(flat[:LONGEST_TEXT]).replace("|", "/").replace(";", ",")
+    flat = on_one_line(text)[:LONGEST_TEXT]
+    return flat.replace("|", "/").replace(";", ",")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # questions read no tables
     import pandas as pd
     import pyarrow as pa
 
+PROPERTIES = "properties"
+"""The column of nodes with the properties of their entities: a JSON object, or ""."""
 LAYOUT = 8
 """The schema version that introduced the present tables of the stores. A workspace that an earlier
 version has loaded must be loaded again before it is read."""

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.stores.base import TableState
+from pipeline.stores.base import PROPERTIES, TableState
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import first_items, lengths_of, values_of
 from pipeline.text.ids import digest, relationship_ends
@@ -33,8 +33,6 @@ NUMBERS = frozenset({"weight", "rating", "x", "y"})
 LISTS = frozenset({"source_id", "keywords", "labels", "entity_ids", "parents"})
 UNORDERED = frozenset({"entity_ids", "parents"})
 """Lists that Neo4j keeps as relationships, which have no order."""
-PROPERTIES = "properties"
-"""The column of nodes with the properties of their entities: a JSON object, or ""."""
 PREFIX = "prop_"
 """The beginning of the names of these properties in Neo4j, so that none has the name of another
 property of the node. The statements in cypher.py have it too."""
