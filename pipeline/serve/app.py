@@ -33,7 +33,7 @@ from pipeline.serve.turns import Claim
 from pipeline.serve.ui.mount import OPEN_PATHS, mount
 from pipeline.serve.usage import Counted
 from pipeline.settings.query_options import QuerySettings
-from pipeline.settings.schema import ServeSettings
+from pipeline.settings.schema import OidcSettings, ServeSettings
 
 if TYPE_CHECKING:
     from pipeline.serve.oidc import Provider
@@ -105,6 +105,11 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     nobody else has access without a key.
     """
     limits = project.settings.serve
+    if token is not None:
+        # No proxy and no provider stands in front of the page for the person at this machine. If
+        # this machine's address were a proxy's, every account could name itself as any user.
+        alone = limits.users.model_copy(update={"proxies": (), "oidc": OidcSettings()})
+        limits = limits.model_copy(update={"users": alone})
     queries, health, audit = Queries(limits), Health(project), audit_of(project)
 
     @asynccontextmanager

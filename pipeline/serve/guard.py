@@ -110,6 +110,8 @@ class Guard:
             # Most often the proxy uses another header than the settings name.
             header = self.users.user_header
             message = texts()["failures"]["unnamed"].format(header=header)
+        elif self.access_list.here is not None:
+            message = texts()["failures"]["not_signed_in"]
         return refusal(401, message, {"WWW-Authenticate": "Bearer"})
 
     def _find_access(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Access | None:

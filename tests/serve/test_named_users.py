@@ -13,6 +13,7 @@ from itsdangerous import TimestampSigner
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.serve.access import access_list_of
+from pipeline.serve.sessions import OneTimeToken
 from pipeline.settings.keys import key_warnings
 from pipeline.text.ids import digest
 from tests.projects import ProjectFolder
@@ -127,6 +128,16 @@ def test_from_any_other_address_the_headers_are_nothing(folder: ProjectFolder):
     with folder.open(*WHERE_ELSE) as project, serving(project) as served:
         for headers in (named("ana", "Ops Ä"), named("ana", "Ops Ä", X_Forwarded_For="192.0.2.1")):
             assert httpx2.get(f"{served.url}/ui/state", headers=headers).status_code == 401
+
+
+def test_the_page_for_the_person_here_trusts_no_proxy_of_the_settings(folder: ProjectFolder):
+    token = OneTimeToken(renewed=[].append)
+    with folder.open(*PROXY) as project, serving(project, token=token) as served:
+        refused = httpx2.get(f"{served.url}/ui/state", headers=named("ana", "Ops Ä"))
+    assert refused.status_code == 401
+    assert (
+        "the address that graphmill ui shows in its terminal" in refused.json()["error"]["message"]
+    )
 
 
 def test_a_front_end_asks_for_its_user(fronted: Serving):
