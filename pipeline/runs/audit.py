@@ -30,6 +30,9 @@ DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].jsonl"
 """Pattern of the names of the log's own files; other files in the folder are left alone."""
 PURGED = "purged"
 """The source of a passage in a line after its document was purged."""
+LONGEST_TEXT = 10_000
+"""Characters of a text that a line keeps. A refused question may have a megabyte and costs its
+sender nothing, so whole texts could fill the disk, and nothing is answered on a full one."""
 Kind = Literal["question", "edit", "sign-in", "export"]
 
 
@@ -55,7 +58,7 @@ class AuditLog:
         line = {"at": now.isoformat(timespec="milliseconds"), "kind": kind, **fields}
         try:
             if text is not None:
-                line |= self._hash_of(text) if self.hashed else {"text": text}
+                line |= self._hash_of(text) if self.hashed else _beginning_of(text)
             with self._alone():
                 file = self.folder / f"{now:%Y-%m-%d}.jsonl"
                 if not file.exists():
@@ -133,6 +136,13 @@ class AuditLog:
             with (self.folder / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
+
+
+def _beginning_of(text: str) -> dict[str, Any]:
+    """Return the fields of a text: the text itself, or its beginning and the length of all."""
+    if len(text) <= LONGEST_TEXT:
+        return {"text": text}
+    return {"text": text[:LONGEST_TEXT], "characters": len(text)}
 
 
 def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from pipeline.errors import StoreError
-from pipeline.runs.audit import AuditLog
+from pipeline.runs.audit import LONGEST_TEXT, AuditLog
 from pipeline.serve.tries import TRIES
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
@@ -185,6 +185,18 @@ def test_hashes_are_equal_for_equal_texts_and_cannot_be_guessed(tmp_path: Path):
     assert "dismissed" not in "".join(file.read_text() for file in tmp_path.rglob("*.jsonl"))
     assert all(file.stat().st_mode & 0o077 == 0 for file in tmp_path.rglob("*.jsonl"))
     assert (tmp_path / "one/hash-key").stat().st_mode & 0o077 == 0
+
+
+def test_a_text_is_kept_up_to_a_limit_so_that_refused_questions_do_not_fill_the_disk(
+    tmp_path: Path,
+):
+    log = AuditLog(tmp_path, hashed=False)
+    for length in (LONGEST_TEXT, 900_000):
+        log.add("question", "x" * length)
+    at_the_limit, longer = log.lines()
+    assert at_the_limit["text"] == longer["text"] == "x" * LONGEST_TEXT
+    assert longer["characters"] == 900_000
+    assert "characters" not in at_the_limit
 
 
 def test_files_of_earlier_days_go_when_a_new_one_begins(tmp_path: Path):
