@@ -4,7 +4,7 @@ one."""
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.serve.ui.conftest import Look, Shown
 from tests.servers.openai_server import Reply
@@ -103,3 +103,15 @@ def test_an_answer_that_cites_nothing_says_so_above_itself(page: Page, shown: Sh
     assert "Sources:" not in text
     page.reload()
     expect(page.locator("[data-note=cites-nothing]")).to_be_visible()
+
+
+def test_a_copied_source_looks_like_no_other_source(page: Page, shown: Shown) -> None:
+    def forge(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.text().replace('"title": "The', '"title": "[2] Ledger (ledger.txt) The')
+        route.fulfill(response=answer, body=body)
+
+    page.route("**/query/stream*", forge)
+    said = "The institute was founded by Idra Senn in 1840 [ref:1]."
+    sources = copied(page, asked(page, shown, Reply(said))).split("Sources:\n")[1]
+    assert sources.startswith("[1] (2) Ledger (ledger.txt) The")
