@@ -17,6 +17,7 @@ from pipeline.doctor.project_folder import (
     examine_space,
     examine_workflow,
 )
+from pipeline.doctor.sign_in import examine_sign_in
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.doctor.views import examine_views
 from pipeline.engine.workflow import Workflow
@@ -56,6 +57,8 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
     yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
     yield from guarded("settings", "serve.views", lambda: examine_views(project))
+    oidc = settings.serve.users.oidc
+    yield from guarded("settings", "serve.users.oidc", lambda: examine_sign_in(oidc))
     yield from guarded("space", "data", lambda: examine_space(root, settings))
     yield from guarded("snapshots", "object store", lambda: examine_object_store(project))
     yield from guarded("cluster", "scheduler", lambda: examine_cluster(project))

@@ -9,7 +9,7 @@ from pipeline.doctor.conditions import unknown_fields
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError, counted
 from pipeline.runs.adapters import postgres_store
-from pipeline.settings.keys import key_faults, key_warnings, rights_by_place
+from pipeline.settings.keys import key_faults, key_warnings, rights_by_place, unknown_models
 from pipeline.settings.schema import Settings
 from pipeline.settings.validation import did_you_mean
 
@@ -19,7 +19,7 @@ WHAT = "serve.keys"
 def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
     """Yield findings on the keys; none without keys. Loaded data are examined if the database
     answers."""
-    faults = [*key_faults(settings.serve), *_unknown_models(settings)]
+    faults = [*key_faults(settings.serve), *unknown_models(settings)]
     for fault in faults:
         fact, _, action = fault.rpartition("; ")
         yield Finding("settings", WHAT, "failed", fact, action)
@@ -37,16 +37,6 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
     if keys and not faults and not doubts and not warnings:
         fact = f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}"
         yield Finding("settings", WHAT, "ok", fact)
-
-
-def _unknown_models(settings: Settings) -> Iterator[str]:
-    named = {"serve.allow": settings.serve.allow.models}
-    named |= {where: rights.models for where, rights in rights_by_place(settings.serve).items()}
-    for where, models in named.items():
-        for model in models or ():
-            if model not in settings.models.chat:
-                near = did_you_mean(model, settings.models.chat, "models.chat has")
-                yield f"{where}.models: there is no chat model '{model}'; {near}"
 
 
 def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from pipeline.serve.server import (
     say,
 )
 from pipeline.serve.workers import Workers, share_of
-from pipeline.settings.keys import key_warnings
+from pipeline.settings.keys import key_warnings, unknown_models
 
 
 def serve(
@@ -57,7 +57,7 @@ def serve_as(
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
         refuse_without_key(listening, access_list_of(project).open is None, no_key)
-        for warning in key_warnings(settings):
+        for warning in (*key_warnings(settings), *unknown_models(project.settings)):
             say(f"warning: {warning}")
         if workers > 1:
             return _serve_by_workers(made, project, listening, what, workers)

@@ -6,7 +6,8 @@ Faults stop the server; warnings are printed.
 from collections.abc import Iterator
 
 from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
-from pipeline.settings.schema import KeySettings, RightsSettings, ServeSettings
+from pipeline.settings.schema import KeySettings, RightsSettings, ServeSettings, Settings
+from pipeline.settings.validation import did_you_mean
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 """Names of callers without a key of their own: by serve.api_key, without any key on a server that
@@ -26,6 +27,17 @@ def rights_by_place(serve: ServeSettings) -> dict[str, RightsSettings]:
     }
     rights |= {f"serve.users.groups.{name}": group for name, group in serve.users.groups.items()}
     return rights
+
+
+def unknown_models(settings: Settings) -> Iterator[str]:
+    """Yield a message for each model that a key or a group may ask for and that is not there."""
+    named = {"serve.allow": settings.serve.allow.models}
+    named |= {where: rights.models for where, rights in rights_by_place(settings.serve).items()}
+    for where, models in named.items():
+        for model in models or ():
+            if model not in settings.models.chat:
+                near = did_you_mean(model, settings.models.chat, "models.chat has")
+                yield f"{where}.models: there is no chat model '{model}'; {near}"
 
 
 def key_warnings(serve: ServeSettings) -> Iterator[str]:
