@@ -34,11 +34,12 @@ DATES = {"old": "1990", "new": "2001-05-02", "hidden": "2010", "other": "1995"}
 def new_towers(root: Path, postgres_url: str, openai: OpenAIServer, **parts: Any) -> ProjectFolder:
     """Make, run and load the project with this part of settings."""
     openai.reply = _answer
-    documents = {
-        f"{name}.md": f"---\ndate: {DATES[name]}\nsecret: {str(name == 'hidden').lower()}\n---\n"
-        f"Tower {_tower(name)} stands here. This is document {name} of it."
-        for name in SAID
-    }
+    documents: dict[str, str] = {}
+    for name, date in DATES.items():
+        hidden = str(name == "hidden").lower()
+        head = f"---\ntitle: Title {name}\ndate: {date}\nsecret: {hidden}\n---\n"
+        text = f"Tower {_tower(name)} stands here. This is document {name} of it."
+        documents[f"{name}.md"] = head + text
     folder = new_project(root, postgres_url, documents, endpoint=openai, **parts)
     write_yaml(folder.root / "ontology.yaml", ONTOLOGY)
     with folder.open(*folder.endpoint_overrides) as project:

@@ -4,6 +4,7 @@ year: 2020                  equal, as texts: 2020 and "2020" agree
 language: [en, de]          any of these
 year: {">=": 2020, "<": 2024}   every one of these operators holds
 date: {">=": 2024-05}       the date of the document, to the precision that is known
+entity.built: {"<": 1900}   a value that a text of the document gives for a property of an entity
 """
 
 import json
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, time
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.text.dates import parse_date, range_of
 
@@ -26,11 +27,36 @@ counts."""
 DATE = "date"
 """The field that is the document's own date, where it has one and a condition names a date. Else it
 is a metadata key as any other."""
+OF_ENTITIES = "entity."
+"""The beginning of a field that is a property of entities."""
 COMPARED_DATES = frozenset({"=", "<", "<=", ">", ">=", "in"})
 """The operators that compare dates as spans of days."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
+
+
+class Comparison(NamedTuple):
+    """An operand as it is compared with values of a property that have this type and unit.
+
+    ``value`` has the form in which such values are stored; of "matches" it is a pattern.
+    """
+
+    type: str
+    unit: str
+    value: str
+
+
+def property_of(field: str) -> str:
+    """Return the name of the property that a field stands for; "" for a field of documents."""
+    return field.removeprefix(OF_ENTITIES) if field.startswith(OF_ENTITIES) else ""
+
+
+def refuse_properties(where: Mapping[str, Any], reason: str) -> None:
+    """Raise ValueError if a field of the conditions is a property of entities."""
+    for field in where:
+        if property_of(field):
+            raise ValueError(f"'{field}': {reason}; name fields of documents only")
 
 
 def operators(field: str, wanted: Any) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
             continue
         if name == "entities":
             of_entity = group_attributes(context.attributes)
-            evidence[name] = [_entity_json(one, of_entity.get(one.id, ())) for one in records]
+            entities = context.entities.records
+            evidence[name] = [_entity_json(one, of_entity.get(one.id, ())) for one in entities]
             continue
         evidence[name] = [_record_json(record) for record in records]
     return {**evidence, **references_json(context, request)}

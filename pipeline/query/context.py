@@ -164,7 +164,7 @@ def _describe_document(
 
 
 def _as_value(text: str) -> str:
-    return _as_value(text[:LONGEST_VALUE]).replace("|", "/")
+    return _as_line(text[:LONGEST_VALUE]).replace("|", "/")
 
 
 def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:
@@ -474,9 +474,9 @@ def _document_line(entry: Reference) -> str:
 
 def _as_source(source: str) -> str:
     """Return the source so that it cannot look like fields behind it."""
-    return _as_value(source).replace(" | ", " / ")
+    return _as_line(source).replace(" | ", " / ")
 
 
-def _as_value(text: str) -> str:
+def _as_line(text: str) -> str:
     """Return a text that can neither end its line nor close a code fence."""
     return on_one_line(text).replace(FENCE, NO_FENCE)

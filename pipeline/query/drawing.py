@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.stores.reads import GraphReads, Listing, VectorReads, VectorSearch
+from pipeline.stores.reads import AttributeLimit, GraphReads, Listing, VectorReads, VectorSearch
 from pipeline.stores.records import (
+    Attribute,
     Between,
     Community,
     Dot,
@@ -26,6 +27,8 @@ LINKS, SAID, TEXT = 50, 12, 3000
 """Relationships and text units shown for one entity, and characters of a text unit."""
 STATED, STATED_ALONE = 5, 50
 """Statements shown for each relationship of an entity, and for a relationship by itself."""
+TOLD_ATTRIBUTES = AttributeLimit(properties=50, values=10, documents=5)
+"""The values shown for an entity."""
 FINEST = 100
 """A number of a level below all levels of communities."""
 UNITS = 2000
@@ -171,7 +174,8 @@ class Details:
 
     An entity has its best ``relationships`` and its ``communities``, coarsest first. A relationship
     is the only one of ``relationships``. ``said``: the first of its ``passages`` source text units.
-    ``stated``: the first statements of each of the relationships.
+    ``stated``: the first statements of each of the relationships. ``attributes``: the values of the
+    entity's properties.
     """
 
     said: Sequence[Said]
@@ -180,10 +184,12 @@ class Details:
     entity: Entity | None = None
     communities: Sequence[Community] = ()
     stated: Sequence[Statement] = ()
+    attributes: Sequence[Attribute] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "entity": _without_sources(self.entity) if self.entity else None,
+            "properties": [asdict(one) for one in self.attributes],
             "relationships": [self._relationship_json(link) for link in self.relationships],
             "communities": [asdict(found) for found in self.communities],
             "said": [asdict(unit) for unit in self.said],
@@ -208,8 +214,9 @@ def entity_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details 
     if memberships:
         communities = _enclosing_communities(memberships[0].community_id, graph)
     stated = vectors.statements_of([link.id for link in links], STATED)
+    attributes = vectors.attributes_of([id], TOLD_ATTRIBUTES)
     said = _read_sources(units, vectors)
-    return Details(said, len(units), links, entities[0], communities, stated)
+    return Details(said, len(units), links, entities[0], communities, stated, attributes)
 
 
 def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:

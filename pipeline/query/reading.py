@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.contract.conditions import Conditions
+from pipeline.query.property_conditions import resolve_properties
 from pipeline.stores.reads import SOURCES, GraphReads, Listing, VectorReads
 from pipeline.stores.records import Entity, Line, ListedDocument, Relationship, TextUnit
 from pipeline.text.ids import is_syllabic, words
@@ -69,7 +70,7 @@ class Found:
 def list_documents(
     listing: Listing, where: Conditions, vectors: VectorReads, graph: GraphReads
 ) -> tuple[list[ListedDocument], int]:
-    return vectors.listed(listing, (where,) if where else ())
+    return vectors.listed(listing, (resolve_properties(where, vectors),) if where else ())
 
 
 def read_document(
@@ -193,7 +194,8 @@ def search_passages(
     text: str, where: Conditions, vectors: VectorReads, graph: GraphReads
 ) -> list[Found]:
     """Return the passages that rank best for the words of ``text``, best first."""
-    lexical = vectors.lexical(text, PASSAGES, (where,) if where else ())
+    within = (resolve_properties(where, vectors),) if where else ()
+    lexical = vectors.lexical(text, PASSAGES, within)
     hits = [id for id, _ in lexical.hits]
     places = vectors.places(hits)
     openings = vectors.openings(hits, LOOKED_INTO)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pipeline.contract.conditions import refuse_properties
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.query.asker import RECORDS, Asker
@@ -217,6 +218,7 @@ def _keyed(name: str, key: KeySettings, project: Project) -> Access:
 
 def _conditions(section: str, where: Mapping[str, Any]) -> dict[str, Any]:
     try:
+        refuse_properties(where, "values of properties depend on all documents")
         return as_operators(where)
     except ValueError as error:
         raise SettingsError(f"{section}.where: {error}") from None

@@ -4,7 +4,7 @@ and the graph."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -96,6 +96,15 @@ class AttributeLimit:
     properties: int
     values: int
     documents: int
+
+
+class PropertyForm(NamedTuple):
+    """The type and the unit that values of a property have. A property may have several forms, one
+    of each type of entities that declares it."""
+
+    name: str
+    type: str
+    unit: str
 
 
 class VectorReads(Protocol):
@@ -245,6 +254,13 @@ class VectorReads(Protocol):
 
         They are sorted by relationship, then by document and position in it, then id. ``within``:
         only statements from text units of documents that satisfy the conditions.
+        """
+        ...
+
+    def properties(self, names: Sequence[str] = ()) -> list[PropertyForm]:
+        """Return the forms of the properties with these names, or of all, sorted by name.
+
+        There are those of which the workspace has values.
         """
         ...
 

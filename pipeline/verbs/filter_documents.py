@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.contract.conditions import DATE, OWN, holds, operators
+from pipeline.contract.conditions import DATE, OWN, holds, operators, refuse_properties
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
 from pipeline.documents.metadata import fields_of
@@ -25,6 +25,7 @@ class FilterParams(Params):
     @field_validator("where")
     @classmethod
     def _as_operators(cls, where: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        refuse_properties(where, "documents are chosen before anything is extracted")
         return {field: operators(field, wanted) for field, wanted in where.items()}
 
 

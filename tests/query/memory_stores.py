@@ -23,7 +23,15 @@ from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live, Writer
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
-from pipeline.stores.reads import AttributeLimit, Hits, Lexical, VectorSearch, Within, passages_of
+from pipeline.stores.reads import (
+    AttributeLimit,
+    Hits,
+    Lexical,
+    PropertyForm,
+    VectorSearch,
+    Within,
+    passages_of,
+)
 from pipeline.stores.records import (
     Attribute,
     Claim,
@@ -344,6 +352,10 @@ class MemoryStores:
     ) -> list[Statement]:
         self.reads.append("statements_of")
         return []
+
+    def properties(self, names: Sequence[str] = ()) -> list[PropertyForm]:
+        forms = {PropertyForm(one.name, one.type, one.unit) for one in self.attribute_rows}
+        return sorted(form for form in forms if not names or form.name in names)
 
     def attributes_of(
         self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import NotAllowedError, UsageError
 from pipeline.project import Project
+from pipeline.query.asker import Asker
+from pipeline.query.request import read_conditions
 from tests.projects import ProjectFolder
 from tests.properties import CANARY, new_towers
 from tests.servers.openai_server import openai_server
@@ -71,3 +74,80 @@ def test_the_evidence_answer_lists_values_with_citations(project: Project):
     [line] = [one for one in answer.text.splitlines() if one.startswith("- Tower Tollen: ")]
     assert "height: 12 m [" in line
     assert "; 11.8872 m [" in line
+
+
+ADMITTED: list[tuple[list[str], set[str]]] = [
+    (["entity.built>=1851"], {"new", "hidden"}),
+    (["entity.built<1851"], {"old", "other"}),
+    (["entity.built=1851"], {"new"}),
+    (["entity.built=May 1851"], {"new"}),
+    (["entity.built>=1851-06"], {"hidden"}),
+    (["entity.built!=1850"], {"new", "hidden", "other"}),
+    (["entity.built=[1850, 1999]"], {"old", "hidden"}),
+    (["entity.built matches 18*"], {"old", "new"}),
+    (["entity.built>=1800", "entity.built<1900"], {"old", "new"}),
+    (["entity.height=12"], {"new"}),
+    (["entity.height>11 m", "entity.height<=1,200 cm"], {"old", "new"}),
+    (["entity.height=39 ft"], {"old"}),
+    (["entity.height>20", "secret=false"], {"other"}),
+    (["entity.state=OPEN"], {"new"}),
+    (["entity.state!=open"], {"old", "hidden", "other"}),
+    (["entity.colours=white"], {"old"}),
+    (["entity.colours=[white, zyxwane]"], {"old", "hidden"}),
+    (["entity.colours=purple"], set()),
+]
+
+
+def documents_within(project: Project, where: dict[str, Any], mode: str = "naive") -> set[str]:
+    found = project.query_data("Which tower stands here?", mode=mode, where=where)
+    return {one["source"].removesuffix(".md") for one in found["references"]}
+
+
+@pytest.mark.parametrize(("lines", "documents"), ADMITTED)
+def test_a_condition_admits_the_documents_that_give_such_a_value(
+    project: Project, lines: list[str], documents: set[str]
+):
+    assert documents_within(project, read_conditions(lines)) == documents
+
+
+def test_exists_tells_documents_without_a_value_apart(project: Project):
+    assert documents_within(project, {"entity.state": {"exists": True}}) == {"new", "hidden"}
+    assert documents_within(project, {"entity.state": {"exists": False}}) == {"old", "other"}
+
+
+@pytest.mark.parametrize("mode", ["local", "mix", "graph"])
+def test_every_mode_shows_passages_of_these_documents_only(project: Project, mode: str):
+    assert documents_within(project, {"entity.built": {"<": 1851}}, mode) <= {"old", "other"}
+    assert documents_within(project, {"entity.built": {"<": 1851}}, mode)
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        (
+            "entity.founded>=1850",
+            "where: 'entity.founded': no entity has such a property; there are: built, colours,"
+            " height, state",
+        ),
+        ("entity.height>12 kg", "the unit 'kg' does not convert to 'm'"),
+        ("entity.height>high", "no number; write a value of the property"),
+        ("entity.built>soon", "no date that exists"),
+        ("entity.'; DROP TABLE x; --=1", "no entity has such a property"),
+    ],
+)
+def test_a_property_that_is_unknown_or_a_value_that_is_none_is_an_error(
+    project: Project, line: str, fact: str
+):
+    with pytest.raises(UsageError) as raised:
+        documents_within(project, read_conditions([line]))
+    assert fact in str(raised.value)
+
+
+def test_who_sees_some_documents_only_cannot_ask_for_properties(project: Project):
+    """Whether a value counts depends on the type of its entity, which all documents decide."""
+    asker = Asker("key", where={"secret": {"=": False}})
+    for name in ("built", "unknown"):
+        with pytest.raises(NotAllowedError, match="properties of entities are not known here"):
+            project.query_data(
+                "Which tower?", mode="naive", where={f"entity.{name}": 1850}, asker=asker
+            )

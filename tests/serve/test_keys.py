@@ -323,6 +323,10 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
         ("{a: {key: x}, b: {key: x}}", "'a' and 'b' have the same key"),
         ("{api_key: {key: x}}", "choose another"),
         ("{a: {key: x, where: {year: {'~': 1}}}}", "serve.keys.a.where: 'year' has no operator"),
+        (
+            "{a: {key: x, where: {entity.built: 1850}}}",
+            "serve.keys.a.where: 'entity.built': values of properties depend on all documents",
+        ),
         ("{a: {key: x, where: {year: }}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
         (
             "{a: {key: x, where: {year: {'=': }}}}",

@@ -76,6 +76,7 @@ def test_a_value_and_its_operator_are_one_condition():
         ({"year": None}, "'year' =: NoneType is no value .* for a missing one use exists"),
         ({"year": [2020, [2021]]}, "'year' in: list is no value"),
         ({"year": {"<": float("nan")}}, "'year' <: not a finite number"),
+        ({"entity.built": 1850}, "'entity.built': documents are chosen before anything is extr"),
     ],
 )
 def test_an_invalid_condition_is_refused(where: dict[str, Any], message: str):

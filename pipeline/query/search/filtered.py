@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from pipeline.query.property_conditions import resolve_properties
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Result
 from pipeline.stores.reads import (
@@ -25,6 +26,7 @@ from pipeline.stores.reads import (
     Lexical,
     Listing,
     Opening,
+    PropertyForm,
     VectorReads,
     VectorSearch,
     Within,
@@ -89,6 +91,9 @@ class NarrowedDocuments:
         self, relationship_ids: Sequence[str], limit: int, within: Within = ()
     ) -> list[Statement]:
         return self.vectors.statements_of(relationship_ids, limit, (*self.allowed, *within))
+
+    def properties(self, names: Sequence[str] = ()) -> list[PropertyForm]:
+        return self.vectors.properties(names)
 
     def attributes_of(
         self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()
@@ -304,7 +309,8 @@ def restrict_to_where(request: QueryRequest, work: Work[Result]) -> Work[Result]
         return work
 
     def do_restricted(vectors: VectorReads, graph: GraphReads) -> Result:
-        visible = FilteredVectors(vectors, (request.where,))
+        where = resolve_properties(request.where, vectors)
+        visible = FilteredVectors(vectors, (where,))
         return work(visible, FilteredGraph(graph, visible))
 
     return do_restricted

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.contract.conditions import Conditions
+from pipeline.errors import NotAllowedError
+from pipeline.query.asker import MADE_OF_ALL
 from pipeline.query.resources import ReadTogether, Result
 from pipeline.query.search.filtered import NarrowedDocuments, Work
 from pipeline.stores.reads import (
@@ -19,6 +21,7 @@ from pipeline.stores.reads import (
     Hits,
     Lexical,
     Opening,
+    PropertyForm,
     VectorReads,
     VectorSearch,
     Within,
@@ -105,6 +108,13 @@ class VisiblePassages(NarrowedDocuments):
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
         return []
+
+    def properties(self, names: Sequence[str] = ()) -> list[PropertyForm]:
+        """Raise NotAllowedError, for the same reason as ``attributes_of`` returns no values."""
+        raise NotAllowedError(
+            f"where: properties of entities are not known here: {MADE_OF_ALL}; ask with fields of"
+            " documents"
+        )
 
     def attributes_of(
         self, entity_ids: Sequence[str], limit: AttributeLimit, within: Within = ()

@@ -24,6 +24,7 @@ from sqlalchemy import (
     cast,
     column,
     exists,
+    false,
     func,
     literal,
     or_,
@@ -36,12 +37,14 @@ from pipeline.contract.conditions import (
     DATE,
     NEGATED,
     OWN,
+    Comparison,
     Conditions,
     as_dates,
     as_text,
     is_number,
+    property_of,
 )
-from pipeline.stores.postgres.schema import DOCUMENTS
+from pipeline.stores.postgres.schema import ATTRIBUTES, DOCUMENTS
 from pipeline.text.dates import FIRST_DAY, LAST_DAY, range_of
 
 SPACES = (
@@ -170,9 +173,11 @@ def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:
 def _satisfies(rows: Any, field: str, condition: Mapping[str, Any]) -> Test:
     """Return the test that a row satisfies the condition on one field.
 
-    ``condition`` maps names of operators to their operands. A field is a column of documents, or a
-    key of their metadata.
+    ``condition`` maps names of operators to their operands. A field is a column of documents, a key
+    of their metadata, or a property of entities.
     """
+    if property_of(field):
+        return _test_property(rows, property_of(field), condition)
     if field in OWN:
         cell, test = rows.c[field], _test_column
     elif field == DATE:
@@ -180,6 +185,58 @@ def _satisfies(rows: Any, field: str, condition: Mapping[str, Any]) -> Test:
     else:
         cell, test = rows.c.metadata[field], _test_metadata
     return and_(*(test(cell, name, operand) for name, operand in condition.items()))
+
+
+def _test_property(rows: Any, name: str, condition: Mapping[str, Any]) -> Test:
+    """Return the test that a text of the document gives the property a value as wanted.
+
+    One value satisfies all operators that are not negated. ``condition`` has Comparisons as
+    operands.
+    """
+    values = ATTRIBUTES.alias("given")
+    in_document = [
+        values.c.workspace == rows.c.workspace,
+        values.c.document_id == rows.c.id,
+        values.c.name == name,
+    ]
+
+    def gives(*tests: Test) -> Test:
+        return exists().where(*in_document, *tests).correlate_except(values)
+
+    asked = {operator: operand for operator, operand in condition.items() if operator != "exists"}
+    wanted = [
+        _test_comparisons(values, operator, operand)
+        for operator, operand in asked.items()
+        if operator not in NEGATED
+    ]
+    tests = [gives(*wanted)] if wanted else []
+    for operator, operand in asked.items():
+        if operator in NEGATED:
+            tests.append(~gives(_test_comparisons(values, NEGATED[operator], operand)))
+    if "exists" in condition:
+        tests.append(gives() == condition["exists"])
+    return and_(*tests)
+
+
+def _test_comparisons(values: Any, name: str, comparisons: Sequence[Comparison]) -> Test:
+    """Return the test that an operator holds for a value and one of the comparisons."""
+    # Each comparison is one value, also of a list.
+    operator = "=" if name == "in" else name
+    tests: list[Test] = []
+    for one in comparisons:
+        same_form = (values.c.type == one.type) & (values.c.unit == one.unit)
+        tests.append(same_form & _compare_values(values.c.value, operator, one))
+    return or_(false(), *tests)
+
+
+def _compare_values(value: Cell, operator: str, comparison: Comparison) -> Test:
+    if operator == "matches":
+        return _test_value(value, None, operator, comparison.value)
+    if comparison.type == "enum" and operator == "=":
+        return func.lower(value) == func.lower(comparison.value)
+    if comparison.type == "date":
+        return _compare_dates(value, operator, comparison.value)
+    return _test_value(value, None, operator, comparison.value)
 
 
 def _test_date(rows: Any, name: str, operand: Any) -> Test:

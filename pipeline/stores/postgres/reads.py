@@ -22,7 +22,14 @@ from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, 
 from pipeline.stores.postgres.hnsw import Hnsw, search_parameters, search_settings
 from pipeline.stores.postgres.lacking import find_lacking
 from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_search
-from pipeline.stores.postgres.schema import CHUNKS, CLAIMS, DOCUMENTS, REPORTS, VECTOR_TABLES
+from pipeline.stores.postgres.schema import (
+    ATTRIBUTES,
+    CHUNKS,
+    CLAIMS,
+    DOCUMENTS,
+    REPORTS,
+    VECTOR_TABLES,
+)
 from pipeline.stores.postgres.sources import sources_of, told_by
 from pipeline.stores.postgres.statements import select_statements
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
@@ -33,6 +40,7 @@ from pipeline.stores.reads import (
     Lexical,
     Listing,
     Opening,
+    PropertyForm,
     VectorSearch,
     Within,
     in_order,
@@ -424,6 +432,15 @@ class PostgresReads(PostgresDatabase):
             return []
         query = select_attributes(self.workspace, entity_ids, limit, self.allowed(within))
         return self.records(Attribute, query)
+
+    def properties(self, names: Sequence[str] = ()) -> list[PropertyForm]:
+        if not self._has_attributes():
+            return []
+        columns = [ATTRIBUTES.c[name] for name in PropertyForm._fields]
+        query = select(*columns).distinct().where(ATTRIBUTES.c.workspace == self.workspace)
+        if names:
+            query = query.where(ATTRIBUTES.c.name == func.any(list(names)))
+        return sorted(PropertyForm(*row) for row in self.rows_of(query))
 
     def _has_attributes(self) -> bool:
         """Return whether the last load wrote values of properties.

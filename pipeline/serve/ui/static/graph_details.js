@@ -11,7 +11,7 @@ const narrow = matchMedia("(max-width: 40rem)");
 // on: {entity(id), relationship(id), community(id), expand(id), collapse(id), close()}
 export async function entityPanel(id, turn, on) {
   const told = await ask(`ui/graph/entity?${new URLSearchParams({ id })}`);
-  const { entity, relationships, communities, names } = told;
+  const { entity, properties, relationships, communities, names } = told;
   const kind = element("p", { class: "row" },
     element("span", { class: "tag" }, typeName(entity.type)),
     element("span", { class: "quiet" }, fill(words.degree, { n: entity.degree.toLocaleString() })));
@@ -27,6 +27,7 @@ export async function entityPanel(id, turn, on) {
     names && namesOf(names),
     names && (await pinForm(entity.name, names)),
     await correctEntity(entity),
+    properties.length > 0 && section([words.properties], propertiesOf(properties)),
     relationships.length > 0 && section(
       [words.relationships, relationships.length < entity.degree && some(fill(words.relationships_some, { n: relationships.length }))],
       element("ul", { class: "plain" }, relationships.map((found) => relationshipRow(found, id, on))),
@@ -86,6 +87,22 @@ function statementsOf({ statements }) {
   return element("ul", { class: "plain statements" }, statements.map((one) => element("li", {},
     one.type && element("span", { class: "tag" }, one.type), " ", one.description, " ",
     element("a", { class: "quiet", href: passageAddress(one.document_id, one.text_unit_id) }, one.title || one.document_id))));
+}
+
+// Each value with the documents that give it, the newest first; the server bounds their number.
+function propertiesOf(properties) {
+  const named = new Map();
+  for (const one of properties) {
+    const value = `${one.value} ${one.unit}`.trim();
+    const values = named.get(one.name) ?? new Map();
+    values.set(value, [...(values.get(value) ?? []), one]);
+    named.set(one.name, values);
+  }
+  const shown = (value, given) => element("dd", {}, value, given.flatMap((one) => [
+    " ", element("a", { class: "quiet", href: passageAddress(one.document_id, one.text_unit_id) }, one.title || one.document_id),
+    one.date !== "" && element("span", { class: "quiet" }, ` (${one.date})`)]));
+  return element("dl", { class: "properties" }, [...named].flatMap(([name, values]) => [
+    element("dt", {}, name), ...[...values].map(([value, given]) => shown(value, given))]));
 }
 
 function namesOf({ merged, apart }) {
