@@ -16,6 +16,7 @@ ONTOLOGY: dict[str, Any] = {
                 {"name": "state", "type": "enum", "values": ["open", "closed"]},
                 {"name": "built", "type": "date"},
                 {"name": "colours", "type": "list"},
+                {"name": "owner"},
             ],
         }
     ]
@@ -24,7 +25,13 @@ CANARY = "zyxwane"
 SAID: dict[str, dict[str, str]] = {
     "old": {"height": "39 ft", "built": "1850", "colours": "red, white"},
     "new": {"height": "12 m", "built": "May 1851", "state": "open"},
-    "hidden": {"height": "999 m", "built": "1999", "state": "closed", "colours": CANARY},
+    "hidden": {
+        "height": "999 m",
+        "built": "1999",
+        "state": "closed",
+        "colours": CANARY,
+        "owner": f"{CANARY} Trust",
+    },
     "other": {"height": "40 m", "built": "1700-03-02"},
 }
 """Document -> the properties that it gives the tower; ``other`` gives them to another tower."""

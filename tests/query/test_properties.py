@@ -43,7 +43,7 @@ def test_an_entity_has_its_values_of_the_newest_document_first(project: Project)
         ("built", "1999"), ("built", "1851-05"), ("built", "1850"),
         ("colours", "zyxwane"), ("colours", "red"), ("colours", "white"),
         ("height", "999"), ("height", "12"), ("height", "11.8872"),
-        ("state", "closed"), ("state", "open"),
+        ("owner", "zyxwane Trust"), ("state", "closed"), ("state", "open"),
     ]  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_every_mode_shows_passages_of_these_documents_only(project: Project, mod
         (
             "entity.founded>=1850",
             "where: 'entity.founded': no entity has such a property; there are: built, colours,"
-            " height, state",
+            " height, owner, state",
         ),
         ("entity.height>12 kg", "the unit 'kg' does not convert to 'm'"),
         ("entity.height>high", "no number; write a value of the property"),

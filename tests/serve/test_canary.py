@@ -75,6 +75,7 @@ WHERE: list[Any] = [
     {"year": {"<": None}}, "secret", [], [1],
     {"secret": {"=": {"or": True}}}, {"title": "x' OR '1'='1"}, {"title\x00": 1},
     {"id": {"matches": "[!"}},
+    {"entity.built": 1850}, {"entity.built": {"exists": False}}, {"entity.": {"!=": 1}},
 ]  # fmt: skip
 """What widens, narrows and makes no sense."""
 WHERE_LINES = [

@@ -29,9 +29,9 @@ def test_the_panel_has_each_value_with_links_to_its_documents(look: Look, served
     page: Page = look(f"{served.url}/graph?{urlencode({'entity': TOWER})}").page
     page.locator("#nodes").get_by_role("button", name="Tower Tollen").click()
     shown = page.get_by_role("complementary", name="Details").locator("dl.properties")
-    expect(shown.locator("dt")).to_have_text(["built", "colours", "height", "state"])
+    expect(shown.locator("dt")).to_have_text(["built", "colours", "height", "owner", "state"])
     values = shown.locator("dd")
-    expect(values).to_have_count(11)
+    expect(values).to_have_count(12)
     expect(values.first).to_have_text("1999 Title hidden (2010)")
     expect(shown.get_by_text("11.8872 m")).to_be_visible()
     values.first.get_by_role("link", name="Title hidden").click()
@@ -60,4 +60,4 @@ def test_the_list_of_documents_takes_conditions_on_properties(served: Serving) -
     assert "old.md" not in page
     refused = served.client.get("/documents", params={"where": "entity.colour = red"})
     assert refused.status_code == 422
-    assert "there are: built, colours, height, state" in refused.text
+    assert "there are: built, colours, height, owner, state" in refused.text
