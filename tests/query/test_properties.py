@@ -110,6 +110,18 @@ def test_a_condition_admits_the_documents_that_give_such_a_value(
     assert documents_within(project, read_conditions(lines)) == documents
 
 
+def test_a_condition_that_many_documents_satisfy_is_part_of_each_query(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", 0)
+    where = {"entity.built": {">=": 1800, "<": "1900"}, "entity.state": {"!=": "closed"}}
+    for mode in ("naive", "local", "graph"):
+        assert documents_within(project, where, mode) == {"old", "new"}
+    assert {value for name, value, _ in tollen(project, where=where) if name == "built"} == {
+        "1850", "1851-05",
+    }  # fmt: skip
+
+
 def test_exists_tells_documents_without_a_value_apart(project: Project):
     assert documents_within(project, {"entity.state": {"exists": True}}) == {"new", "hidden"}
     assert documents_within(project, {"entity.state": {"exists": False}}) == {"old", "other"}
