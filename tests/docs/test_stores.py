@@ -158,6 +158,30 @@ def test_counts_by_type(ask: Callable[..., Rows], project: Project):
     }
 
 
+def test_conflicting_properties(ask: Callable[..., Rows], project: Project, postgres_url: str):
+    workspace = project.settings.workspace
+    id, name = project.table("entities").iloc[0][["id", "name"]]
+    values = {"height": ["12", "13", "12"], "built": ["1850", "1850"]}
+    rows = [
+        (workspace, f"attr-{property}-{place}", id, property, value, f"doc-{place}")
+        for property, given in values.items()
+        for place, value in enumerate(given)
+    ]
+    insert = (
+        "INSERT INTO graphmill_attributes (workspace, id, entity_id, name, value, document_id,"
+        " row_hash) VALUES (%s, %s, %s, %s, %s, %s, '')"
+    )
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.cursor().executemany(insert, rows)
+        try:
+            found = ask("Properties for which documents give different values")
+        finally:
+            connection.execute("DELETE FROM graphmill_attributes WHERE entity_id = %s", [id])
+    assert found == [
+        {"display_name": name, "name": "height", "values": "{12,13}", "documents": "3"}
+    ]
+
+
 def test_reports(ask: Callable[..., Rows]):
     """The workflow writes none."""
     assert (

@@ -124,8 +124,9 @@ def test_a_load_reads_only_rows_that_differ(
     monkeypatch.setattr(TableStore, "read_batches", refused)
     load(after, snapshots, stores, 100)
     read = {name: rows for name, rows in found.items() if rows}
-    # They are the place and the properties of one that is described otherwise, and the header of the first text unit,
-    # whose vector says which model made it. Everything else is read as it is found to differ.
+    # They are the place and the properties of one that is described otherwise, and the header of
+    # the first text unit, whose vector says which model made it. Everything else is read as it is
+    # found to differ.
     assert read == {"layout": 1, "entity_properties": 1, "text_unit_headers": 1}
 
 
