@@ -51,7 +51,8 @@ class Properties:
         for properties in self.of_entity.values():
             for name, value in properties.items():
                 found.setdefault(name, set()).add(form_of(value))
-        return {name: _choose_form(found[name]) for name in sorted(found) if _is_plain(name)}
+        names = [name for name in sorted(found) if _PLAIN_NAME.fullmatch(name)]
+        return {name: _choose_form(found[name]) for name in names}
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
@@ -108,7 +109,3 @@ def _choose_form(forms: Collection[Form]) -> Form:
     """Return the form of a column: a single value before a list, a text before a number."""
     order = list(_KINDS)
     return min(forms, key=lambda form: (form.is_list, order.index(form.kind)))
-
-
-def _is_plain(name: str) -> bool:
-    return _PLAIN_NAME.fullmatch(name) is not None

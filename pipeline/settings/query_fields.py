@@ -522,11 +522,15 @@ class RequestFields:
         dict[str, Any],
         Description(
             help="Only documents with this metadata; also < <= > >= !=.",
-            page="only documents with these metadata; [below](#filters)",
+            page=(
+                "only documents with these metadata, or with a value of a property;"
+                " [below](#filters)"
+            ),
             tool=(
                 "Only documents whose metadata satisfy all of these conditions: field to a value,"
                 " a list of which any will do, or operators (=, !=, <, <=, >, >=, in, not in,"
-                ' matches, exists), as {"year": {">=": 1900}}.'
+                ' matches, exists), as {"year": {">=": 1900}}. The field entity.NAME is a'
+                " property of things that the texts of a document tell of."
             ),
             metavar="KEY=VALUE",
         ),

@@ -31,8 +31,10 @@ def gather_properties(attributes: pd.DataFrame) -> pd.DataFrame:
         values = _read_values(list(rows["type"]), list(rows["value"]))
         is_list = len(values) > 1 or "list" in set(rows["type"])
         gathered.setdefault(str(id), {})[str(name)] = values if is_list else values[0]
-    cells = [(id, _as_json(properties)) for id, properties in gathered.items()]
-    return ENTITY_PROPERTIES.frame(cells)
+    rows: list[tuple[str, str]] = []
+    for id, properties in gathered.items():
+        rows.append((id, json.dumps(properties, ensure_ascii=False, sort_keys=True)))
+    return ENTITY_PROPERTIES.frame(rows)
 
 
 def _read_values(types: list[str], texts: list[str]) -> list[Any]:
@@ -42,7 +44,3 @@ def _read_values(types: list[str], texts: list[str]) -> list[Any]:
     numbers = sorted({Decimal(text) for text in texts})
     are_whole = all(number == int(number) and abs(number) < EXACT for number in numbers)
     return [int(number) if are_whole else float(number) for number in numbers]
-
-
-def _as_json(properties: dict[str, Any]) -> str:
-    return json.dumps(properties, ensure_ascii=False, sort_keys=True)

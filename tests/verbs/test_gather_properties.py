@@ -14,7 +14,7 @@ def gathered(*values: tuple[str, str, str, str]) -> dict[str, dict]:
         for place, (entity, name, type, value) in enumerate(values)
     ]
     found = gather_properties(ATTRIBUTES.frame(rows))
-    return {row.id: json.loads(row.properties) for row in found.itertuples()}
+    return dict(zip(found["id"], map(json.loads, found["properties"]), strict=True))
 
 
 def test_each_entity_has_its_values_once():

@@ -230,11 +230,10 @@ def _test_comparisons(values: Any, name: str, comparisons: Sequence[Comparison])
 
 
 def _compare_values(value: Cell, operator: str, comparison: Comparison) -> Test:
-    if operator == "matches":
-        return _test_value(value, None, operator, comparison.value)
+    """Return the test of an operator on a value of the comparison's type."""
     if comparison.type == "enum" and operator == "=":
         return func.lower(value) == func.lower(comparison.value)
-    if comparison.type == "date":
+    if comparison.type == "date" and operator != "matches":
         return _compare_dates(value, operator, comparison.value)
     return _test_value(value, None, operator, comparison.value)
 
