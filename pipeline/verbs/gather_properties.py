@@ -31,10 +31,10 @@ def gather_properties(attributes: pd.DataFrame) -> pd.DataFrame:
         values = _read_values(list(rows["type"]), list(rows["value"]))
         is_list = len(values) > 1 or "list" in set(rows["type"])
         gathered.setdefault(str(id), {})[str(name)] = values if is_list else values[0]
-    rows: list[tuple[str, str]] = []
+    cells: list[tuple[str, str]] = []
     for id, properties in gathered.items():
-        rows.append((id, json.dumps(properties, ensure_ascii=False, sort_keys=True)))
-    return ENTITY_PROPERTIES.frame(rows)
+        cells.append((id, json.dumps(properties, ensure_ascii=False, sort_keys=True)))
+    return ENTITY_PROPERTIES.frame(cells)
 
 
 def _read_values(types: list[str], texts: list[str]) -> list[Any]:
