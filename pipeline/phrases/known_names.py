@@ -15,6 +15,7 @@ from pipeline.phrases.titles import (
     TitleSearch,
     names_of_documents,
     title_forms,
+    title_name,
 )
 
 
@@ -27,26 +28,41 @@ def texts_may_differ(
     affected if the names of its own document have changed, if its text may contain one that was
     added or removed, or if it has a link that leads to another name now.
     """
-    rows_before, rows_now = title_rows(before), title_rows(now)
-    names_before, names_now = names_of_documents(rows_before), names_of_documents(rows_now)
+    links_differ = links_may_differ(text_units, before, now)
+    names_before = names_of_documents(title_rows(before))
+    names_now = names_of_documents(title_rows(now))
     differing = names_before.items() ^ names_now.items()
-    targets_before = link_targets(rows_before, names_before)
-    targets_now = link_targets(rows_now, names_now)
-    moved = {key for key, _ in targets_before.items() ^ targets_now.items()}
-    own_title_differs = text_units["document_id"].isin([document for document, _ in differing])
-    if moved:
-        has_moved_link = [
-            any(link.key in moved for link in find_links(text)) for text in text_units["text"]
-        ]
-        own_title_differs |= pd.Series(has_moved_link, index=text_units.index, dtype=bool)
     if not differing:
-        return own_title_differs
+        return links_differ
     forms: set[str] = set()
     for _, names in differing:
         forms.update(title_forms(names.title), names.aliases)
     search = TitleSearch(forms)
     may_contain_title = text_units["text"].map(search.may_find).astype(bool)
-    return own_title_differs | may_contain_title
+    return links_differ | may_contain_title
+
+
+def links_may_differ(
+    text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame
+) -> pd.Series:
+    """Return for each text unit whether other titles may have changed what its links lead to.
+
+    The inputs are those of `texts_may_differ`. A text unit is affected if the names of its own
+    document have changed, or if it has a link that leads to another name now.
+    """
+    rows_before, rows_now = title_rows(before), title_rows(now)
+    names_before, names_now = names_of_documents(rows_before), names_of_documents(rows_now)
+    renamed = [document for document, _ in names_before.items() ^ names_now.items()]
+    affected = text_units["document_id"].isin(renamed)
+    targets_before = link_targets(rows_before, names_before)
+    targets_now = link_targets(rows_now, names_now)
+    moved = {key for key, _ in targets_before.items() ^ targets_now.items()}
+    if not moved:
+        return affected
+    has_moved_link = [
+        any(link.key in moved for link in find_links(text)) for text in text_units["text"]
+    ]
+    return affected | pd.Series(has_moved_link, index=text_units.index, dtype=bool)
 
 
 def title_rows(documents: pd.DataFrame) -> tuple[TitleRow, ...]:
@@ -78,3 +94,23 @@ def find_known_names(documents: tuple[TitleRow, ...]) -> KnownNames:
     aliases = chain.from_iterable(names.aliases for names in named.values())
     gazetteer = Gazetteer.of_titles(titles, aliases)
     return KnownNames(named, gazetteer, link_targets(documents, named))
+
+
+class LinkNames(NamedTuple):
+    """The names that links connect.
+
+    ``own`` maps the ids of documents to the names of their entities, ``targets`` the keys of links
+    to the names of the entities to which they lead.
+    """
+
+    own: dict[str, str]
+    targets: dict[str, str]
+
+
+# The verb is called bucket by bucket, with the titles of all documents each time.
+@lru_cache(maxsize=1)
+def find_link_names(documents: tuple[TitleRow, ...]) -> LinkNames:
+    """Return the names of the documents that count, and what links lead to."""
+    named = names_of_documents(documents)
+    own = {document: title_name(names.title) for document, names in named.items()}
+    return LinkNames(own, link_targets(documents, named))

@@ -25,6 +25,10 @@ _SUFFIX = re.compile(
 )
 
 
+LINK_KEYWORD = "links to"
+"""The keyword of a relationship between two documents of which one has a link to the other."""
+
+
 class Link(NamedTuple):
     """A link in a text, with its offsets, and the key of the document to which it leads."""
 

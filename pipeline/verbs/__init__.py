@@ -1,6 +1,7 @@
 """The verbs. Importing this package registers them."""
 
 from pipeline.verbs import tables as tables
+from pipeline.verbs.add_links import add_links
 from pipeline.verbs.add_tables import add_table_extractions, add_tables, leave_out_tables
 from pipeline.verbs.check_patterns import check_patterns
 from pipeline.verbs.chunk_documents import chunk_documents
@@ -39,6 +40,7 @@ from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
+    "add_links",
     "add_table_extractions",
     "add_tables",
     "check_patterns",

@@ -12,16 +12,14 @@ from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, TITLES, UNIT_TEXTS
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.known_names import KnownNames, find_known_names, texts_may_differ, title_rows
-from pipeline.phrases.links import find_links
+from pipeline.phrases.links import LINK_KEYWORD, find_links
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
 from pipeline.phrases.titles import Names
+from pipeline.text.clip import clip
 from pipeline.text.ids import match_key
 
 NO_NAMES = Names("")
 ALIAS_KEYWORD = "also known as"
-LINK_KEYWORD = "links to"
-MAX_DESCRIPTION = 300
-"""The greatest length of a description, in characters."""
 MAX_KEYWORDS = 5
 MAX_PHRASES_PER_SENTENCE = 12
 UNITS_AT_ONCE = 1_000
@@ -167,7 +165,7 @@ def _extract_records(
         links_names = sentence.row or not title.referent
         windows.append(params.max_links_per_name if links_names else 0)
     _add_shared_sentences(links, mentions, title, windows)
-    descriptions = [_clip(sentence.text) for sentence in sentences] or [""]
+    descriptions = [clip(sentence.text) for sentence in sentences] or [""]
     phrases = _rank_phrases(sentences)
     for entity in entities.values():
         description = descriptions[entity.sentence]
@@ -373,12 +371,3 @@ def _choose_keywords(
     ranked = sorted(counts, key=lambda text: (-counts[text], -between[text]))
     keywords = dict.fromkeys([*stated, CO_OCCURS, *ranked])
     return list(keywords)[: MAX_KEYWORDS + 1]
-
-
-def _clip(sentence: str) -> str:
-    """Return the sentence on one line, cut at the end of a word if it is too long."""
-    text = " ".join(sentence[: 2 * MAX_DESCRIPTION].split())
-    if len(text) <= MAX_DESCRIPTION:
-        return text
-    cut = text.rfind(" ", MAX_DESCRIPTION // 2, MAX_DESCRIPTION)
-    return text[: cut if cut > 0 else MAX_DESCRIPTION - 1].rstrip(" ,;:") + "…"

@@ -82,6 +82,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "extract_graph_fast": {"text_units": "file_text_units"},
     "extract_table": {"documents": "table_documents"},
     "add_table_extractions": {},
+    "add_links": {"text_units": "file_text_units"},
     "restrict_to_text_units": {"rows": "extractions"},
     "conform_extractions": {},
     "read_corrections": {},
