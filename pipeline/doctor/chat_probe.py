@@ -28,10 +28,10 @@ from pipeline.models.no_answer import limits_in
 from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
 from pipeline.verbs.format_trial import FACT
-from pipeline.verbs.graph_prompt import RECORDS, Format, opening
+from pipeline.verbs.graph_prompt import GRAPH_VERBS, RECORDS, Format, opening
 
-EXTRACT_GRAPH = "extract_graph"
-"""The verb whose request is tried, and the usual name of its prompt."""
+EXTRACT_PROMPT = "extract_graph"
+"""The usual name of the prompt whose request is tried."""
 LEAST_CONTEXT = 4000
 GLEANING_TOKENS = 1000
 """Roughly the tokens that a reply adds to a conversation that goes on."""
@@ -67,8 +67,8 @@ def needs_of(
     own = _steps_with(model, workflows)
     args = [step.params.model_dump() for _, step in own]
     extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]
-    graphs = [each for each in extractions if each[1].verb.name == EXTRACT_GRAPH]
-    prompt, types = EXTRACT_GRAPH, ()
+    graphs = [each for each in extractions if each[1].verb.name in GRAPH_VERBS]
+    prompt, types = EXTRACT_PROMPT, ()
     if graphs:
         _, first = graphs[0]
         prompt = first.prompts["extract"]
@@ -102,14 +102,15 @@ def _workflows_by_format(
 
 
 def files_with_extraction(root: Path, workflows: Sequence[str]) -> list[str]:
-    """Return the files of these workflows that name extract_graph themselves.
+    """Return the files of these workflows that name a verb of GRAPH_VERBS themselves.
 
     A file that extends another one only inherits its steps.
     """
     found: list[str] = []
     for name in workflows:
         file = f"workflows/{name}.yaml"
-        if f"verb: {EXTRACT_GRAPH}" in (root / file).read_text(encoding="utf-8"):
+        text = (root / file).read_text(encoding="utf-8")
+        if any(f"verb: {name}" in text for name in GRAPH_VERBS):
             found.append(file)
     return found
 

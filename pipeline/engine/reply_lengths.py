@@ -17,6 +17,7 @@ from pipeline.models.base import ChatReply, ChatRequest
 Measure = Literal["text", "words", "pairs"]
 MEASURES: Mapping[str, Measure] = {
     "extract_graph": "text",
+    "extract_graph_with_headers": "text",
     "extract_claims": "text",
     "summarize_descriptions": "words",
     "report_communities": "words",

@@ -9,15 +9,16 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.files import write_text
 from pipeline.tuning.questions import FENCE, NO_FENCE, Example, SampleFindings, preface
+from pipeline.verbs.graph_prompt import GRAPH_VERBS
 
-EXTRACT_VERB, EXTRACT_ROLE = "extract_graph", "extract"
+EXTRACT_ROLE = "extract"
 SUFFIX = ".tuned"
 EXAMPLES = "Examples from such texts, of which nothing is to be reported:"
 
 
 def extract_step(workflow: Workflow) -> Step | None:
     """Return the step of the workflow that extracts the graph, or None."""
-    return next((step for step in workflow.steps if step.verb.name == EXTRACT_VERB), None)
+    return next((step for step in workflow.steps if step.verb.name in GRAPH_VERBS), None)
 
 
 def tuned_texts(
@@ -34,7 +35,7 @@ def tuned_texts(
             prompt = resources.prompt(name)
             # Placeholders without a fixed value are filled from the documents.
             if prompt.fields - set(prompt.values):
-                is_extraction = step.verb.name == EXTRACT_VERB and role == EXTRACT_ROLE
+                is_extraction = step.verb.name in GRAPH_VERBS and role == EXTRACT_ROLE
                 examples = findings.examples if is_extraction else ()
                 texts[name] = _tune(prompt, findings, examples)
     return texts

@@ -15,7 +15,7 @@ from pipeline.verbs.embed_graph import embed_graph
 from pipeline.verbs.embed_text import embed_text
 from pipeline.verbs.embed_with_headers import embed_with_headers
 from pipeline.verbs.extract_claims import extract_claims
-from pipeline.verbs.extract_graph import extract_graph
+from pipeline.verbs.extract_graph import extract_graph, extract_graph_with_headers
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
 from pipeline.verbs.extract_table import extract_table
 from pipeline.verbs.filter_documents import filter_documents
@@ -58,6 +58,7 @@ __all__ = [
     "extract_claims",
     "extract_graph",
     "extract_graph_fast",
+    "extract_graph_with_headers",
     "extract_table",
     "filter_documents",
     "find_near_duplicates",

@@ -31,11 +31,13 @@ _WORD = re.compile(r"\w+")
 class HeaderParams(Params):
     """The parts of a header, and its limit.
 
-    ``metadata`` names fields of the document's metadata. ``date`` says whether the document's date
-    is in the header. ``max_tokens`` limits the header: first the metadata, then the date, the
-    aliases and the outer headings are left out, and at last the rest is cut.
+    ``aliases`` and ``date`` say whether the header has the aliases and the date of the document.
+    ``metadata`` names fields of the document's metadata. ``max_tokens`` limits the header: first
+    the metadata, then the date, the aliases and the outer headings are left out, and at last the
+    rest is cut.
     """
 
+    aliases: bool = True
     date: bool = True
     metadata: tuple[str, ...] = ()
     max_tokens: int = Field(default=64, ge=1)
@@ -115,7 +117,7 @@ def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str
     A date that the title has, as of a note of a day, is not said again.
     """
     aliases = _value_of(list(document["aliases"]))
-    if aliases:
+    if params.aliases and aliases:
         yield aliases
     date = document["date"]
     is_in_title = re.search(rf"(?<!\d){re.escape(date)}(?!\d)", _title_of(document))

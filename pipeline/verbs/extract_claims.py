@@ -55,7 +55,7 @@ def extract_claims(
     """
     units = group_by_text(text_units)
     questions = _make_questions(params, extract, glean)
-    talks = (read_text(ids[0], text, questions) for text, ids in units.items())
+    talks = (read_text(ids[0], passage.text, questions) for passage, ids in units.items())
     readings = chat.converse(talks)
     found: list[tuple[str, Reading[Claim]]] = []
     for ids, reading in zip(units.values(), readings, strict=True):

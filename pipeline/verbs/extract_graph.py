@@ -1,7 +1,10 @@
-"""extract_graph: ask a chat model for the entities and relationships in each text unit."""
+"""extract_graph: ask a chat model for the entities and relationships in each text unit.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+extract_graph_with_headers shows the model the title and the headings of each text too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -11,7 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import EXTRACTIONS, REJECTS, UNIT_TEXTS
+from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNIT_HEADERS, UNIT_TEXTS
 from pipeline.models.base import ChatModel, Message
 from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json, parse_records
 from pipeline.models.parse.graph_format import (
@@ -22,6 +25,7 @@ from pipeline.models.parse.graph_format import (
     make_response_format,
 )
 from pipeline.ontology.vocabulary import Vocabulary
+from pipeline.text.headers import text_with_header
 from pipeline.text.ids import match_key
 from pipeline.verbs.graph_prompt import (
     AUTO,
@@ -32,7 +36,15 @@ from pipeline.verbs.graph_prompt import (
     earlier_opening,
     opening,
 )
-from pipeline.verbs.read_text import Mark, Questions, Reading, group_by_text, read_text, reject_rows
+from pipeline.verbs.read_text import (
+    Mark,
+    Passage,
+    Questions,
+    Reading,
+    group_by_text,
+    read_text,
+    reject_rows,
+)
 
 _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
 _SPACED = regex.compile(rf"[{_LETTERS}\d]")
@@ -105,13 +117,56 @@ def extract_graph(
     ``recovered``, else the whole text is rejected. An unreadable record and a failed gleaning are
     rejected by themselves.
     """
-    units = group_by_text(text_units)
-    questions = _make_questions(params, extract, glean)
-    talks = (read_text(ids[0], text, questions) for text, ids in units.items())
+    return _extract(
+        group_by_text(text_units), params, _make_questions(params, extract, glean), chat
+    )
+
+
+@verb(
+    inputs={"text_units": UNIT_TEXTS, "headers": TEXT_UNIT_HEADERS},
+    outputs={"extractions": EXTRACTIONS, "rejects": REJECTS},
+    rowwise="text_units",
+    keyed={"headers": ("id",)},
+    row_of={"extractions": "text_unit_id", "rejects": "row_id"},
+    placeholders={"extract": EXTRACT_PLACEHOLDERS, "glean": Placeholders()},
+    libraries=("json-repair", "regex"),
+    settings="vocabulary",
+)
+def extract_graph_with_headers(
+    text_units: pd.DataFrame,
+    headers: pd.DataFrame,
+    params: ExtractParams,
+    extract: Prompt,
+    glean: Prompt,
+    chat: ChatModel,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return extractions and rejects as extract_graph does; the model reads each text's header too.
+
+    The header stands before the text, with a blank line between them, and its names count as names
+    of the text. Equal texts with different headers are asked about separately. A text without a
+    header gets the same request as from extract_graph, so one cached reply serves both.
+    """
+    of_text = dict(zip(headers["id"], headers["header"], strict=True))
+    passages = group_by_text(text_units, of_text)
+    return _extract(passages, params, _make_questions(params, extract, glean), chat)
+
+
+def _extract(
+    passages: Mapping[Passage, Sequence[str]],
+    params: ExtractParams,
+    questions: Questions[Record],
+    chat: ChatModel,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Ask about each passage; give its records and rejects to all text units that have it."""
+    talks = (
+        read_text(ids[0], passage.text, replace(questions, header=passage.header))
+        for passage, ids in passages.items()
+    )
     readings = chat.converse(talks)
     found: list[tuple[str, TextExtraction]] = []
-    for (text, ids), reading in zip(units.items(), readings, strict=True):
-        extraction = _check_grounding(reading, text, params)
+    for (passage, ids), reading in zip(passages.items(), readings, strict=True):
+        shown = text_with_header(passage.header, passage.text)
+        extraction = _check_grounding(reading, shown, params)
         found += [(id, extraction) for id in ids]
     marks = ((id, extraction.marks) for id, extraction in found)
     return EXTRACTIONS.frame(_extraction_rows(found)), REJECTS.frame(reject_rows(marks))

@@ -7,6 +7,8 @@ from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.models.base import Message
 from pipeline.models.parse.graph_format import ASK_FOR_GRAPH_JSON, JSON_FORMAT, RECORDS_FORMAT
 
+GRAPH_VERBS = frozenset({"extract_graph", "extract_graph_with_headers"})
+"""The verbs that ask a chat model for the graph of a text."""
 RECORDS: Literal["records"] = "records"
 JSON: Literal["json"] = "json"
 AUTO: Literal["auto"] = "auto"

@@ -5,7 +5,8 @@ Verbs that ask a model to extract records from text units use it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple
 
 import pandas as pd
 
@@ -22,6 +23,7 @@ from pipeline.models.parse.graph import (
     unreadable,
 )
 from pipeline.models.parse.records import Item
+from pipeline.text.headers import text_with_header
 from pipeline.text.sentences import halves
 
 REPAIR: Message = {
@@ -31,8 +33,7 @@ REPAIR: Message = {
         " the output format that was asked for, with nothing before it and nothing after it."
     ),
 }
-
-
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 ASKED_IN_HALVES = frozenset({"truncated", "too_long", "unread"})
 """Problems that a shorter text may solve: the reply was cut, or the prompt was too long or read
 only in part."""
@@ -71,7 +72,8 @@ class Questions(Generic[Item]):
     ``opening`` returns the messages with which the conversation begins. ``glean`` is the prompt for
     records that were missed; it is used ``gleanings`` times. ``repair`` says whether an unreadable
     reply is requested once more. ``bounded_format`` is described at ChatRequest.
-    ``earlier_opening`` returns the messages with which earlier versions began.
+    ``earlier_opening`` returns the messages with which earlier versions began. ``header`` stands
+    before the text in each request, also in requests about one half of it.
     """
 
     opening: Callable[[str], tuple[Message, ...]]
@@ -82,6 +84,7 @@ class Questions(Generic[Item]):
     response_format: Mapping[str, Any] | None = None
     bounded_format: Mapping[str, Any] | None = None
     earlier_opening: Callable[[str], tuple[Message, ...]] | None = None
+    header: str = ""
 
     def ask(
         self,
@@ -96,7 +99,8 @@ class Questions(Generic[Item]):
         conversation a server's prefix cache holds the text too, and some servers count only what
         that cache did not hold.
         """
-        messages = (*self.opening(text), *turns)
+        shown = text_with_header(self.header, text)
+        messages = (*self.opening(shown), *turns)
         lacks_end = self.lacks_end if self.asks_for_end_mark(messages) else None
         request = ChatRequest(
             unit,
@@ -106,11 +110,11 @@ class Questions(Generic[Item]):
             mends,
             bounded_format=self.bounded_format,
             lacks_end=lacks_end,
-            text="" if turns else text,
+            text="" if turns else shown,
         )
         if self.earlier_opening is None:
             return request
-        earlier = replace(request, messages=(*self.earlier_opening(text), *turns))
+        earlier = replace(request, messages=(*self.earlier_opening(shown), *turns))
         if earlier.messages == messages:
             return request
         return replace(request, earlier=(earlier,))
@@ -142,12 +146,25 @@ class Questions(Generic[Item]):
         return bool(parsed.records) and not parsed.complete and not parsed.cut
 
 
-def group_by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
-    """Map each distinct text to the ids of its text units."""
-    units: dict[str, list[str]] = {}
+class Passage(NamedTuple):
+    """A text that a model is asked about, and its header; "" if it has none."""
+
+    header: str
+    text: str
+
+
+def group_by_text(
+    text_units: pd.DataFrame, headers: Mapping[str, str] = NO_HEADERS
+) -> dict[Passage, list[str]]:
+    """Map each distinct text to the ids of its text units.
+
+    ``headers`` maps ids to headers. Equal texts with different headers are different.
+    """
+    units: dict[Passage, list[str]] = {}
     ordered = text_units.sort_values(list(UNIT_TEXTS.key))
     for id, text in zip(ordered["id"], ordered["text"], strict=True):
-        units.setdefault(text, []).append(id)
+        passage = Passage(headers.get(id, ""), text)
+        units.setdefault(passage, []).append(id)
     return units
 
 

@@ -85,6 +85,13 @@ def test_aliases_come_before_the_date_and_are_few():
     assert len(header_of("Apt.", title="", aliases=["KeFo"] * 50)) == 60
 
 
+def test_aliases_and_date_can_be_left_out():
+    params = {"aliases": False, "date": False}
+    assert header_of("Apt.", heading="Setup", date="2024", aliases=["KeFo"], params=params) == (
+        "Plant Manual > Setup"
+    )
+
+
 @pytest.mark.parametrize(
     ("title", "date", "header"),
     [

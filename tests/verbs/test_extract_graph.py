@@ -6,10 +6,14 @@ import pandas as pd
 import pytest
 
 from pipeline.contract.prompts import Prompt, read_prompt
-from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
+from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNIT_HEADERS, TEXT_UNITS
 from pipeline.models.base import ChatReply, one_question
 from pipeline.text.sentences import halves
-from pipeline.verbs.extract_graph import ExtractParams, extract_graph
+from pipeline.verbs.extract_graph import (
+    ExtractParams,
+    extract_graph,
+    extract_graph_with_headers,
+)
 from pipeline.verbs.graph_prompt import opening
 from tests.talking import converse
 
@@ -461,3 +465,59 @@ def test_the_packaged_prompt_puts_the_text_last_and_expands_nothing_in_it():
     rendered = message["content"]
     assert rendered.endswith("Text:\nIt costs $5, $language.\n")
     assert '("relationship"<|>source<|>target<|>description<|>keywords<|>strength)' in rendered
+
+
+def run_with_headers(replies, units, headers, **params):
+    chat = ScriptedChat(replies)
+    of_units = TEXT_UNIT_HEADERS.frame(list(headers.items()))
+    extractions, rejects = extract_graph_with_headers(
+        units, of_units, ExtractParams(**params), EXTRACT, GLEAN, chat
+    )
+    return extractions, rejects, chat
+
+
+def test_the_header_stands_before_the_text_in_the_prompt():
+    replies = {"Mills > Orla\n\na": [IVO]}
+    _, _, chat = run_with_headers(replies, text_units("a"), {"chunk-0": "Mills > Orla"})
+    (request,) = chat.requests
+    assert (
+        request.messages[0]["content"]
+        == "Types: person, organization, location, event, concept\nText:\nMills > Orla\n\na"
+    )
+    assert request.text == "Mills > Orla\n\na"
+
+
+def test_without_a_header_the_request_is_that_of_extract_graph():
+    _, _, plain = run({TEXT: [IVO]}, text_units(TEXT))
+    _, _, with_headers = run_with_headers({TEXT: [IVO]}, text_units(TEXT), {})
+    assert [one.messages for one in with_headers.requests] == [
+        one.messages for one in plain.requests
+    ]
+
+
+def test_equal_texts_with_different_headers_are_asked_about_separately():
+    replies = {"North\n\na": [IVO], "South\n\na": [MILL]}
+    headers = {"chunk-0": "North", "chunk-1": "South", "chunk-2": "North"}
+    extractions, _, chat = run_with_headers(replies, text_units("a", "a", "a"), headers)
+    assert [request.row_id for request in chat.requests] == ["chunk-0", "chunk-1"]
+    assert names(extractions) == ["Ivo Brand", "Orla Mill", "Ivo Brand"]
+
+
+def test_a_name_that_stands_only_in_the_header_is_grounded():
+    replies = {"Orla Mill\n\nIvo Brand runs it.": [f"{IVO}##\n{MILL}{NOTHING}"]}
+    extractions, rejects, _ = run_with_headers(
+        replies, text_units("Ivo Brand runs it."), {"chunk-0": "Orla Mill"}, ungrounded="drop"
+    )
+    assert names(extractions) == ["Ivo Brand", "Orla Mill"]
+    assert rejects.empty
+
+
+def test_both_halves_of_a_text_get_its_header():
+    first, second = halves(TWO)
+    replies = {
+        f"Mills\n\n{TWO}": [CUT],
+        f"Mills\n\n{first}": [f"{MILL}{NOTHING}"],
+        f"Mills\n\n{second}": [f"{IVO}{NOTHING}"],
+    }
+    extractions, _, _ = run_with_headers(replies, text_units(TWO), {"chunk-0": "Mills"})
+    assert sorted(set(names(extractions))) == ["Ivo Brand", "Orla Mill"]

@@ -79,6 +79,10 @@ CHAIN: dict[str, dict[str, str]] = {
     "compose_headers": {},
     "embed_with_headers": {"texts": "text_units", "headers": "text_unit_headers"},
     "extract_graph": {"text_units": "file_text_units"},
+    "extract_graph_with_headers": {
+        "text_units": "file_text_units",
+        "headers": "text_unit_headers",
+    },
     "extract_graph_fast": {"text_units": "file_text_units"},
     "extract_table": {"documents": "table_documents"},
     "add_table_extractions": {},
@@ -118,6 +122,7 @@ tables whose names differ."""
 RENAMED = {
     "read_table": {"documents": "table_documents"},
     "extract_table": {"extractions": "table_extractions"},
+    "extract_graph_with_headers": {"extractions": "headed_extractions"},
 }
 """Outputs that get another name, since an earlier verb has written a table of that name."""
 
