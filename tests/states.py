@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from neo4j import GraphDatabase
 
+from pipeline.engine.run_report import RunReport, StepReport
 from pipeline.project import Project
 from pipeline.stores.postgres.schema import LIVE, ROW_TABLES
 from tests.projects import ProjectFolder, read_yaml, write_yaml
@@ -35,20 +36,25 @@ def models(endpoint: OpenAIServer, **chat: Any) -> dict[str, Any]:
 
 
 def set_args(folder: ProjectFolder, workflow: str = "index", **steps: Mapping[str, Any]) -> None:
-    """Give steps of the workflow, named by their verbs, other arguments."""
+    """Give steps of the workflow, named by their ids, other arguments."""
     path = folder.root / "workflows" / f"{workflow}.yaml"
     workflow = read_yaml(path)
     for step in workflow["steps"]:
-        step["args"] = {**step.get("args", {}), **steps.get(step["verb"], {})}
+        step["args"] = {**step.get("args", {}), **steps.get(id_of(step), {})}
     write_yaml(path, workflow)
 
 
-def in_batches(folder: ProjectFolder, *verbs: str) -> None:
-    """Let the steps of these verbs ask in batches."""
+def id_of(step: Mapping[str, Any]) -> str:
+    """Return the id of a step in a workflow file: that of its verb unless it has its own."""
+    return step.get("id", step["verb"])
+
+
+def in_batches(folder: ProjectFolder, *steps: str) -> None:
+    """Let the steps with these ids ask in batches."""
     path = folder.root / "workflows" / "index.yaml"
     workflow = read_yaml(path)
     for step in workflow["steps"]:
-        if step["verb"] in verbs:
+        if id_of(step) in steps:
             step["execution"] = "batch"
     write_yaml(path, workflow)
 
@@ -153,3 +159,8 @@ def is_extraction(request: Request) -> bool:
     return request.kind == "chat" and any(
         "<|COMPLETE|>" in str(message["content"]) for message in request.messages
     )
+
+
+def step_of(report: RunReport, id: str = "extract_graph") -> StepReport:
+    """Return what the report says of a step."""
+    return next(step for step in report.steps if step.step == id)

@@ -10,8 +10,8 @@ from tests.servers.openai_server import OpenAIServer, Reply
 from tests.states import is_extraction, models, set_args
 
 STEPS = [
-    "load_documents", "chunk_documents", "extract_graph", "merge_graphs", "summarize_descriptions",
-    "compute_degrees",
+    "load_documents", "chunk_documents", "compose_prompt_headers", "extract_graph", "add_links",
+    "merge_graphs", "summarize_descriptions", "compute_degrees",
     "list_statements", "compose_texts", "compose_headers", "embed_text_units", "embed_entities",
     "embed_relationships",
 ]  # fmt: skip
@@ -58,7 +58,8 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     openai.forget()
     assert {action for action, _ in actions(folder).values()} == {"reused"}
     retried = folder.invoke("retry", "--json").json
-    assert (retried["outcome"], retried["steps"][2]["reason"]) == ("completed", "retry")
+    reasons = {step["step"]: step["reason"] for step in retried["steps"]}
+    assert (retried["outcome"], reasons["extract_graph"]) == ("completed", "retry")
     assert retried["load"]
     assert not any("asked for again" in note for note in retried["notes"])
     assert sum(map(is_extraction, openai.requests)) == 1
@@ -164,7 +165,7 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     openai.forget()
     first = folder.invoke("plan", "--json").json
     assert openai.requests == []
-    extraction = first["steps"][2]
+    extraction = first["steps"][STEPS.index("extract_graph")]
     assert (extraction["action"], extraction["reason"]) == ("maybe", "input") or extraction[
         "action"
     ] == "run"
@@ -178,8 +179,8 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     assert first["estimate"]["calls"][0] == sum(step["calls"] for step in first["steps"])
     shown = folder.invoke("plan").stdout.splitlines()
     assert [line.split()[0] for line in shown] == ["step", *STEPS, "all", "note:", "note:", "note:"]
-    assert f"{extraction['input_tokens']:,}" in shown[3]
-    assert f"  {len(DOCUMENTS)} calls, 0." in shown[3]
+    assert f"{extraction['input_tokens']:,}" in shown[1 + STEPS.index("extract_graph")]
+    assert f"  {len(DOCUMENTS)} calls, 0." in shown[1 + STEPS.index("extract_graph")]
     assert shown[-3] == f"note: documents: {len(DOCUMENTS)} new, 0 edited, 0 gone"
     assert "the most is an estimate, no bound" in shown[-2]
     assert shown[-1].startswith("note: time: not known yet; neither an earlier run nor doctor")
@@ -194,6 +195,6 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     assert folder.invoke("plan").stdout.splitlines()[-1].split()[:3] == ["all", "0", "0"]
     folder.write("more.txt", "Idra Senn endowed the Harbour of Quill.")
     again = folder.invoke("plan", "--json").json
-    least, most = again["steps"][2]["estimate"]["seconds"]
+    least, most = again["steps"][STEPS.index("extract_graph")]["estimate"]["seconds"]
     assert 0 < least <= most
     assert any(note.startswith("time of model calls") for note in again["notes"])

@@ -66,7 +66,7 @@ def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIS
     while not openai.count("chat") and time.monotonic() < deadline:
         time.sleep(0.01)
     going = folder.invoke("status", "--json").json["under_way"]
-    assert (going["workflow"], going["step"], going["steps"]) == ("index", "extract_graph", 12)
+    assert (going["workflow"], going["step"], going["steps"]) == ("index", "extract_graph", 14)
     assert going["process"].startswith(f"{process.pid} on ")
     assert (
         f"run {going['run_id']}, workflow index: under way for " in folder.invoke("status").stdout

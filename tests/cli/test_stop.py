@@ -36,7 +36,7 @@ def test_a_stopped_run(
     assert "Traceback" not in complaint
     report = json.loads(shown)
     assert (process.returncode, report["exit_code"], report["outcome"]) == (code, code, "stopped")
-    assert [step["action"] for step in report["steps"]] == ["ran", "ran", "stopped"]
+    assert [step["action"] for step in report["steps"]] == ["ran", "ran", "ran", "stopped"]
 
 
 def test_a_question_that_is_broken_off(tmp_path: Path, postgres_url: str, openai: OpenAIServer):

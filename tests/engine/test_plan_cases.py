@@ -14,7 +14,9 @@ from tests.servers.openai_server import OpenAIServer
 STEPS = [
     "load_documents",
     "chunk_documents",
+    "compose_prompt_headers",
     "extract_graph",
+    "add_links",
     "merge_graphs",
     "summarize_descriptions",
     "compute_degrees",
@@ -25,6 +27,9 @@ STEPS = [
     "embed_entities",
     "embed_relationships",
 ]
+EMBEDDING_STEPS = ["embed_text_units", "embed_entities", "embed_relationships"]
+OF_SUMMARIES = ["compute_degrees", "list_statements", "compose_texts", *EMBEDDING_STEPS[1:]]
+"""The steps that read what comes of the summaries."""
 MAYBE = ("maybe", "input")
 
 
@@ -85,9 +90,10 @@ CASES = {
         lambda project: project.edit_settings(models={"chat": {"default": {"model": "other"}}}),
         {
             "extract_graph": ("run", "model"),
+            "add_links": MAYBE,
             "merge_graphs": MAYBE,
             "summarize_descriptions": ("run", "model"),
-            **dict.fromkeys(STEPS[5:8] + STEPS[10:], MAYBE),
+            **dict.fromkeys(OF_SUMMARIES, MAYBE),
         },
     ),
     "the embedding model": (
@@ -96,15 +102,16 @@ CASES = {
                 "embedding": {"default": {"provider": "openai", "model": "text-embedding-3-small"}}
             }
         ),
-        dict.fromkeys(STEPS[9:], ("run", "model")),
+        dict.fromkeys(EMBEDDING_STEPS, ("run", "model")),
     ),
     "the language": (
         lambda project: project.edit_settings(language="French"),
         {
             "extract_graph": ("run", "prompt"),
+            "add_links": MAYBE,
             "merge_graphs": MAYBE,
             "summarize_descriptions": ("run", "prompt"),
-            **dict.fromkeys(STEPS[5:8] + STEPS[10:], MAYBE),
+            **dict.fromkeys(OF_SUMMARIES, MAYBE),
         },
     ),
     "an address and a key": (
@@ -167,7 +174,7 @@ def test_an_edit_makes_exactly_these_steps_run(
             "pipeline.verbs.embed_text",
             'texts["text"].tolist()',
             'list(texts["text"])',
-            dict.fromkeys(STEPS[10:], ("run", "code")),
+            dict.fromkeys(STEPS[STEPS.index("embed_entities") :], ("run", "code")),
         ),
     ],
     ids=["docstring", "comment", "code", "code used twice"],

@@ -204,7 +204,7 @@ def in_batches(folder: ProjectFolder, openai: OpenAIServer) -> None:
     chat = {"base_url": openai.base_url, "api_key": openai.key, "batch": batch}
     folder.edit_settings(models={"chat": {"default": chat}})
     workflow = folder.root / "workflows/index.yaml"
-    step = "    models: {chat: default}\n  - verb: merge_graphs"
+    step = "    models: {chat: default}\n  - verb: add_links"
     workflow.write_text(
         workflow.read_text().replace(
             step, step.replace("default}", "default}\n    execution: batch")

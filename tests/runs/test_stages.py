@@ -11,6 +11,10 @@ from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models
 
+READING_TEXT_UNITS = frozenset(
+    {"extract_graph_with_headers", "add_links", "merge_graphs", "compose_headers"}
+)
+
 
 def write_workflow(folder: ProjectFolder, name: str, keep: int, *more: dict[str, Any]) -> None:
     """Write a workflow of the first steps of ``index`` and these."""
@@ -42,7 +46,7 @@ def refused(folder: ProjectFolder, workflow: str) -> str:
 def test_a_workflow_without_embeddings_is_refused_before_its_first_call(
     folder: ProjectFolder, openai: OpenAIServer
 ):
-    write_workflow(folder, "mine", 8)
+    write_workflow(folder, "mine", 10)
     message = refused(folder, "mine")
     assert "writes no text_unit_embeddings, entity_embeddings, relationship_embeddings" in message
     assert "graphmill index mine" in message
@@ -53,13 +57,13 @@ def test_a_table_without_a_column_that_the_stores_need_is_refused(
     folder: ProjectFolder, openai: OpenAIServer
 ):
     chunked: dict[str, Any] = {"verb": "chunk_documents", "outputs": {"text_units": "parts"}}
-    write_workflow(folder, "mine", 12)
+    write_workflow(folder, "mine", 14)
     path = folder.root / "workflows" / "mine.yaml"
     content = yaml.safe_load(path.read_text())
     content["steps"][1] = chunked
     for step in content["steps"][2:]:
         step.setdefault("inputs", {})
-        if step["verb"] in ("extract_graph", "merge_graphs", "compose_headers"):
+        if step["verb"] in READING_TEXT_UNITS:
             step["inputs"]["text_units"] = "parts"
         if step.get("id") == "embed_text_units":
             step["inputs"]["texts"] = "parts"
@@ -77,7 +81,7 @@ def test_a_table_without_a_column_that_the_stores_need_is_refused(
 
 
 def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: OpenAIServer):
-    write_workflow(folder, "mine", 12)
+    write_workflow(folder, "mine", 14)
     path = folder.root / "workflows" / "mine.yaml"
     content = yaml.safe_load(path.read_text())
     for step in content["steps"]:
@@ -100,14 +104,14 @@ def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: Open
 def test_a_workflow_that_cannot_be_loaded_is_indexed_and_its_rejects_are_retried(
     folder: ProjectFolder,
 ):
-    write_workflow(folder, "mine", 5)
+    write_workflow(folder, "mine", 7)
     with folder.open() as project:
         assert project.index("mine").outcome == "completed"
         assert project.retry("mine").outcome == "completed"
 
 
 def test_the_plan_says_that_a_workflow_cannot_be_loaded(folder: ProjectFolder):
-    write_workflow(folder, "mine", 5)
+    write_workflow(folder, "mine", 7)
     with folder.open() as project:
         assert "writes no text_unit_embeddings" in project.why_not_loadable("mine")
         assert project.why_not_loadable("index") == ""

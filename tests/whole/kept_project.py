@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.projects import ProjectFolder, new_project, read_yaml, write_yaml
 from tests.servers.openai_server import OpenAIServer
+from tests.states import id_of
 from tests.whole.paid_project import URL_NAME, documents, write_archive
 
 WORKFLOW = "kept"
@@ -51,7 +52,7 @@ def write_workflow(folder: ProjectFolder) -> None:
         "report_communities": {"max_input_tokens": 8000, "keep_within": 0.5},
     }
     steps = [
-        {**step, "args": {**step.get("args", {}), **args.get(step["verb"], {})}}
+        {**step, "args": {**step.get("args", {}), **args.get(id_of(step), {})}}
         for name in ("index", "communities")
         for step in read_yaml(shipped / f"{name}.yaml")["steps"]
     ]

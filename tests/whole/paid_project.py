@@ -30,6 +30,7 @@ from tests.servers.openai_faults import MUMBLE
 from tests.servers.openai_replies import Messages, Reply, content_of, default_reply, is_gleaning
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.servers.postgres_server import server_folder
+from tests.states import id_of
 
 WORKFLOWS = ("records", "json", "claims")
 """``records`` and ``json`` differ in the format of replies; ``claims`` is as graphmill ships it."""
@@ -132,10 +133,9 @@ def changed(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         "summarize_descriptions": {"max_tokens": 40, "max_input_tokens": 200},
         "detect_communities": {"max_cluster_size": 6},
         "report_communities": report,
-        "report_communities_with_claims": report,
     }
     return [
-        {**step, "args": {**step.get("args", {}), **args.get(step["verb"], {})}} for step in steps
+        {**step, "args": {**step.get("args", {}), **args.get(id_of(step), {})}} for step in steps
     ]
 
 

@@ -19,7 +19,7 @@ from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_replies import Messages, default_reply
 from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 from tests.sizes import size
-from tests.states import in_batches, is_extraction, set_args, table_hashes
+from tests.states import in_batches, is_extraction, set_args, step_of, table_hashes
 
 UNITS = 12
 SECONDS = 60
@@ -264,10 +264,10 @@ def test_rows_of_an_expired_batch_are_rejected_and_asked_in_the_next_run(
     report = index(folder)
     assert report.outcome == "completed_with_rejects"
     assert report.exit_code == 3
-    assert report.steps[2].reject_reasons == {"expired": UNITS - 5}
+    assert step_of(report).reject_reasons == {"expired": UNITS - 5}
     openai.batch_expire_after = None
     again = index(folder)
-    assert (again.outcome, again.steps[2].reason) == ("completed", "retry")
+    assert (again.outcome, step_of(again).reason) == ("completed", "retry")
     assert [batch.total for batch in openai.batches] == [UNITS, UNITS - 5]
     assert tables(folder) == direct_tables
     assert billed_once(openai)
@@ -280,10 +280,10 @@ def test_rows_that_failed_in_the_batch(
     replies: list[Reply | int] = [200, filtered, 500]
     openai.script("batch", replies)
     folder = new_folder(tmp_path / "p", openai, failed="reject")
-    assert index(folder).steps[2].reject_reasons == {"content_filter": 1, "server_error": 1}
+    assert step_of(index(folder)).reject_reasons == {"content_filter": 1, "server_error": 1}
     with folder.open() as project:
         assert list(project.table("rejects", "index")["kind"]) == ["row", "row"]
-    assert index(folder, "models.chat.default.batch.failed=direct").steps[2].rejects == 0
+    assert step_of(index(folder, "models.chat.default.batch.failed=direct")).rejects == 0
     assert tables(folder) == direct_tables
 
 
@@ -316,7 +316,7 @@ def test_unreadable_replies_are_mended_in_the_next_batch(tmp_path: Path, openai:
     assert [batch.total for batch in openai.batches] == [UNITS, 1]
     with openai_server(reply=mumbling) as other:
         direct = new_folder(tmp_path / "direct", other, ())
-        assert index(direct).steps[2].recovered == report.steps[2].recovered == 1
+        assert step_of(index(direct)).recovered == step_of(report).recovered == 1
         assert tables(folder) == tables(direct)
 
 
@@ -345,7 +345,7 @@ def test_a_worse_reply_of_a_batch_replaces_no_usable_one(tmp_path: Path, openai:
     recovered, before = Recovered.of(folder), tables(folder)
     openai.reply = answering(Reply(""))
     for _ in range(2):
-        assert index(folder, again=recovered.rows).steps[2].recovered == 1
+        assert step_of(index(folder, again=recovered.rows)).recovered == 1
         assert Recovered.of(folder) == recovered
         assert tables(folder) == before
     assert [batch.total for batch in openai.batches] == [UNITS, 1, 1, 1]
@@ -391,7 +391,7 @@ def test_a_step_that_asks_directly_again_has_the_replies_of_its_batch(
     assert [openai.count("batch"), sum(map(is_extraction, openai.requests))] == [UNITS, 0]
     with folder.open() as project:
         extracted = project.usage().query("step == 'extract_graph'")
-    assert len(extracted) == report.steps[2].calls == UNITS
+    assert len(extracted) == step_of(report).calls == UNITS
     assert billed_once(openai)
     assert nothing_left(openai)
 

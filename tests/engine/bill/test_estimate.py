@@ -93,7 +93,8 @@ def test_a_plan_works_only_on_rows_that_have_changed(
     read.clear()
     with folder.open() as project:
         estimates = {entry.planned.step.id: entry.estimate for entry in project.forecast("index")}
-    assert read["chunk_documents"] == read["extract_graph"] == read["embed_with_headers"] == 1
+    for verb in ("chunk_documents", "extract_graph_with_headers", "embed_with_headers"):
+        assert read[verb] == 1
     assert "merge_graphs" not in read
     assert "compose_texts" not in read
     extraction = estimates["extract_graph"]

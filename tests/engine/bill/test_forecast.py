@@ -22,7 +22,7 @@ from pipeline.text.tokens import tokenizer
 from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import Counting, OpenAIServer, openai_server
 from tests.sizes import size
-from tests.states import in_batches, is_extraction, models, set_args
+from tests.states import in_batches, is_extraction, models, set_args, step_of
 
 EXAMPLES = Path(__file__).parents[3] / "data" / "input"
 MODEL = "gpt-4o-mini"
@@ -283,7 +283,7 @@ def test_batches_are_half_the_price(tmp_path: Path, counting: OpenAIServer):
     in_batches(few, "extract_graph")
     with few.open("models.chat.default.batch.least=6") as project:
         costs = {entry.planned.step.id: entry.estimate.cost for entry in project.forecast("index")}
-        report = project.index("index").steps[2]
+        report = step_of(project.index("index"))
     assert counting.count("chat")
     assert costs["extract_graph"]
     assert report.cost
@@ -291,7 +291,7 @@ def test_batches_are_half_the_price(tmp_path: Path, counting: OpenAIServer):
     counting.forget()
     assert (batched.calls, batched.input_tokens) == (direct.calls, direct.input_tokens)
     with folder.open("models.chat.default.batch.poll_seconds=0.02") as project:
-        cost = project.index("index").steps[2].cost
+        cost = step_of(project.index("index")).cost
     assert cost is not None
     assert batched.cost
     assert batched.cost[0] <= cost <= batched.cost[1]
