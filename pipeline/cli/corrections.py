@@ -50,8 +50,8 @@ def add(
     context: typer.Context,
     kind: Annotated[str, typer.Argument(
         metavar="KIND", help="rename, merge, split, delete_entity, set_type, describe_entity,"
-        " add_statement, delete_statement, turn_statement, retype_statement, describe_statement,"
-        " same, different or keep.",
+        " set_property, delete_property, add_statement, delete_statement, turn_statement,"
+        " retype_statement, describe_statement, same, different or keep.",
     )],
     entity: Annotated[list[str] | None, typer.Option(help="A name; several to merge.")] = None,
     to: Annotated[str | None, typer.Option(help="The new name or type.")] = None,
@@ -60,6 +60,8 @@ def add(
     type: Annotated[str | None, typer.Option(help="Only entities or statements of it.")] = None,
     description: Annotated[str | None, typer.Option(help="The new description.")] = None,
     append: Annotated[bool, typer.Option("--append", help="Add it to those of the texts.")] = False,
+    property: Annotated[str | None, typer.Option(help="The name of a property.")] = None,
+    value: Annotated[str | None, typer.Option(help="Its value.")] = None,
     document: Annotated[str | None, typer.Option(help="Path or id of a document.")] = None,
     quote: Annotated[str | None, typer.Option(help="A phrase that the text unit has.")] = None,
     a: Annotated[str | None, typer.Option("--a", help="A name of a pair.")] = None,
@@ -74,8 +76,8 @@ def add(
     """Add a correction, which all runs follow from the next one on."""
     given = {
         "to": to, "source": source, "target": target, "type": type, "description": description,
-        "append": append or None, "document": document, "quote": quote, "a": a, "b": b,
-        "other": other, "why": why,
+        "append": append or None, "property": property, "value": value, "document": document,
+        "quote": quote, "a": a, "b": b, "other": other, "why": why,
     }  # fmt: skip
     fields = {key: value for key, value in given.items() if value is not None}
     with open_project(context, folder, overrides, as_json) as project:

@@ -310,13 +310,18 @@ STATEMENTS = table(
     valid_from=STRING, valid_to=STRING, attributes=STRING,
 )  # fmt: skip
 """Facts that text units state of the two ends of a relationship. ``attributes`` is JSON."""
-ATTRIBUTES = table(
-    "entity_id", "name", "value", "text_unit_id",
-    id=STRING, entity_id=STRING, name=STRING, type=STRING, value=STRING, unit=STRING,
-    text_unit_id=STRING, document_id=STRING,
+ATTRIBUTES = _with_optional(
+    table(
+        "entity_id", "name", "value", "text_unit_id",
+        id=STRING, entity_id=STRING, name=STRING, type=STRING, value=STRING, unit=STRING,
+        text_unit_id=STRING, document_id=STRING, correction=STRING,
+    ),
+    "correction",
 )  # fmt: skip
 """Values of properties of entities, each with a text unit that gives it. ``type`` and ``unit`` are
-those of the property; ``value`` is a text: of a number its digits, of a date ISO 8601."""
+those of the property; ``value`` is a text: of a number its digits, of a date ISO 8601.
+``correction`` says which correction sets the value and who made it, "" where a text gives it. A
+value that no document is cited for has neither a text unit nor a document."""
 ENTITY_PROPERTIES = table("id", id=STRING, properties=STRING)
 """The properties of entities, each a JSON object of values and lists of values by name."""
 CO_OCCURS = "co-occurs"
@@ -328,10 +333,11 @@ CORRECTIONS = table(
     "id",
     id=STRING, kind=STRING, source=STRING, target=STRING, type=STRING, to=STRING,
     description=STRING, append=BOOL, document_id=STRING, quote=STRING, source_type=STRING,
-    target_type=STRING,
+    target_type=STRING, property=STRING, value=STRING, by=STRING,
 )  # fmt: skip
 """The decisions in corrections.jsonl. ``source`` is the name of an entity, or one end of a
-statement. ``document_id`` is empty where a decision holds for all documents."""
+statement. ``document_id`` is empty where a decision holds for all documents. ``by`` says who has
+set a value; it is empty for other decisions, whose result does not depend on it."""
 CORRECTION_MATCHES = table(
     "correction_id", "text_unit_id", correction_id=STRING, text_unit_id=STRING, records=INT
 )

@@ -8,6 +8,7 @@ from pipeline.corrections.decisions import (
     AddStatement,
     Decision,
     DeleteEntity,
+    DeleteProperty,
     DeleteStatement,
     DescribeEntity,
     DescribeStatement,
@@ -15,10 +16,12 @@ from pipeline.corrections.decisions import (
     Rename,
     RetypeStatement,
     Same,
+    SetProperty,
     SetType,
     Statement,
     TurnStatement,
 )
+from pipeline.corrections.values import property_key
 from pipeline.text.ids import match_key
 
 DELETED = ("deleted",)
@@ -73,6 +76,23 @@ def _list_outcomes(
             yield ("type", _follow(decision.entity, final)), decision.to
         case DescribeEntity() if not decision.append:
             yield ("description", _follow(decision.entity, final)), decision.description
+        case SetProperty():
+            yield _name_property(decision, final), decision.value
+        case DeleteProperty() if not (decision.value or decision.document or decision.quote):
+            yield _name_property(decision, final), DELETED
+        case Statement():
+            yield from _list_statement_outcomes(decision, final)
+        case Same():
+            yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "same"
+        case Different():
+            yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "different"
+
+
+def _list_statement_outcomes(
+    decision: Statement, final: dict[str, str]
+) -> Iterator[tuple[Hashable, Hashable]]:
+    """Yield what of a statement the decision is about, and what it makes of it."""
+    match decision:
         case AddStatement():
             yield ("existence", *_name_statement(decision, final)), "added"
         case DeleteStatement():
@@ -88,10 +108,6 @@ def _list_outcomes(
         case DescribeStatement() if not decision.append:
             subject = _name_statement(decision, final)
             yield ("statement description", *subject), decision.description
-        case Same():
-            yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "same"
-        case Different():
-            yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "different"
 
 
 def final_keys(decisions: Sequence[Decision]) -> dict[str, str]:
@@ -112,6 +128,13 @@ def _follow(name: str, final: dict[str, str]) -> str:
     """Return the match key of a name after renaming."""
     key = match_key(name)
     return final.get(key, key)
+
+
+def _name_property(
+    decision: SetProperty | DeleteProperty, final: dict[str, str]
+) -> tuple[str, str, str]:
+    """Return the subject of a decision about a property: the entity after renaming, and its key."""
+    return "property", _follow(decision.entity, final), property_key(decision.property)
 
 
 def _name_statement(decision: Statement, final: dict[str, str]) -> tuple[str, str, str]:
@@ -156,7 +179,7 @@ def _find_change_of_deleted(decisions: Sequence[Decision]) -> Conflict | None:
     }
     for decision in decisions:
         match decision:
-            case SetType() | DescribeEntity():
+            case SetType() | DescribeEntity() | SetProperty():
                 names = (decision.entity,)
             case AddStatement() | TurnStatement() | RetypeStatement() | DescribeStatement():
                 names = (decision.source, decision.target)

@@ -17,6 +17,8 @@ LONGEST_DESCRIPTION = 1500
 line which replaces one costs no call."""
 LONGEST_NAME = 1000
 """Characters of a name, a type or a quoted phrase."""
+LONGEST_VALUE = 500
+"""Characters of the value of a property, as many as a text may give."""
 ID_DIGITS = 12
 """Hexadecimal digits of a decision's id: short enough to type, long enough for any file."""
 
@@ -32,6 +34,12 @@ Name = Annotated[
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_DESCRIPTION)
 ]
+Value = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_VALUE),
+    Field(coerce_numbers_to_str=True),
+]
+"""A value of a property as a person writes it; a number of JSON is its digits."""
 
 
 def _list_texts(value: object) -> Iterator[str]:
@@ -144,6 +152,41 @@ class DescribeEntity(Decision):
     append: bool = False
 
 
+class SetProperty(Scoped):
+    """Give a property of an entity this value, in place of the values that texts give.
+
+    The value is read as ontology.yaml declares the property; a list is separated by semicolons.
+    With ``document``, the value is cited by that document, by its text units with ``quote`` or by
+    its first one. It counts as long as the document is there. Without it, the value has no source
+    but the person.
+    """
+
+    kind: Literal["set_property"] = "set_property"
+    entity: Name
+    property: Name
+    value: Value
+
+    @model_validator(mode="after")
+    def _check_quote(self) -> Self:
+        """Check that a quote has a document. Raises ValueError if it has none."""
+        if self.quote and not self.document:
+            raise ValueError("a quote needs the document that has it; name its path")
+        return self
+
+
+class DeleteProperty(Scoped):
+    """Delete the values of an entity's property, or with ``value`` this one alone.
+
+    A document or a quote restricts it to the text units that give the value there. ``value`` is
+    written as the table ``attributes`` has it.
+    """
+
+    kind: Literal["delete_property"] = "delete_property"
+    entity: Name
+    property: Name
+    value: str = ""
+
+
 class Statement(Decision):
     """A decision about what is said of a source and a target. ``type`` is the statement's type."""
 
@@ -251,6 +294,8 @@ AnyDecision = Annotated[
     | DeleteEntity
     | SetType
     | DescribeEntity
+    | SetProperty
+    | DeleteProperty
     | AddStatement
     | DeleteStatement
     | TurnStatement
@@ -267,6 +312,8 @@ KINDS: dict[str, type[Decision]] = {
     "delete_entity": DeleteEntity,
     "set_type": SetType,
     "describe_entity": DescribeEntity,
+    "set_property": SetProperty,
+    "delete_property": DeleteProperty,
     "add_statement": AddStatement,
     "delete_statement": DeleteStatement,
     "turn_statement": TurnStatement,

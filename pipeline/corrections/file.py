@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pipeline.corrections.conflicts import find_conflict
-from pipeline.corrections.decisions import DECISION, KINDS, Decision, Keep
+from pipeline.corrections.decisions import DECISION, KINDS, Decision, Keep, SetProperty
 from pipeline.errors import SettingsError
 from pipeline.files import write_text
 from pipeline.text.ids import digest
@@ -65,10 +65,17 @@ def file_digest(path: Path) -> str:
     """Return a hash of the decisions in the file.
 
     The order of the lines, and who decided when and why, do not change it; nor does a line that
-    only keeps a name off the list of suspects.
+    only keeps a name off the list of suspects. Who has set a value is the source of that value, and
+    changes it.
     """
     followed = [one.decision for one in read_lines(path) if not isinstance(one.decision, Keep)]
-    return digest(*sorted(decision.id for decision in followed))
+    return digest(*sorted(map(_identify, followed)))
+
+
+def _identify(decision: Decision) -> str:
+    """Return all of a decision that can change a result."""
+    is_signed = isinstance(decision, SetProperty) and decision.by
+    return f"{decision.id} {decision.by}" if is_signed else decision.id
 
 
 def write_decision(decision: Decision) -> str:

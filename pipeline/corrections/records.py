@@ -14,6 +14,15 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.corrections.values import (
+    DecidedValue,
+    leave_out,
+    parse_properties,
+    property_key,
+    read_decided,
+    sign_value,
+    write_properties,
+)
 from pipeline.text.ids import clean_name, match_key
 
 Record = dict[str, Any]
@@ -109,10 +118,12 @@ class Rules:
 
     @cached_property
     def additions(self) -> Mapping[str, Sequence[Rule]]:
-        """The statements to add, by document."""
+        """The statements to add, and the values that are cited, by document."""
         by_document: dict[str, list[Rule]] = {}
-        for rule in self.by_kind.get("add_statement", ()):
-            by_document.setdefault(rule.document_id, []).append(rule)
+        for kind in ("add_statement", "set_property"):
+            for rule in self.by_kind.get(kind, ()):
+                if rule.document_id:
+                    by_document.setdefault(rule.document_id, []).append(rule)
         return by_document
 
 
@@ -161,10 +172,11 @@ class Unit:
 def correct_unit(unit: Unit, rules: Rules) -> None:
     """Apply the rules to the records of a text unit.
 
-    Statements are added first, so that all other rules see them. Rules about names before any
-    correction follow, then those about types and descriptions, which see the new names.
+    What a document is cited for is added first, so that all other rules see it. Rules about names
+    before any correction follow, then those about types, descriptions and properties, which see the
+    new names.
     """
-    _add_statements(unit, rules)
+    _add_cited(unit, rules)
     rules = rules.select_for(unit.records)
     for rule in rules.by_kind.get("delete_entity", ()):
         _delete_entity(unit, rule)
@@ -180,15 +192,23 @@ def correct_unit(unit: Unit, rules: Rules) -> None:
         _set_type(unit, rule, rules)
     for rule in rules.by_kind.get("describe_entity", ()):
         _describe_entity(unit, rule, rules)
+    for rule in rules.by_kind.get("delete_property", ()):
+        _delete_property(unit, rule, rules)
+    for rule in rules.by_kind.get("set_property", ()):
+        _set_property(unit, rule, rules)
 
 
-def _add_statements(unit: Unit, rules: Rules) -> None:
-    """Add the statements of the unit's document: to units with the quote, or to the first one."""
+def _add_cited(unit: Unit, rules: Rules) -> None:
+    """Add the statements and values of the unit's document: to units with the quote, or to the
+    first one."""
     for rule in rules.additions.get(unit.document_id, ()):
         is_place = rule.quote in unit.text if rule.quote else unit.order == 0
         if not is_place:
             continue
         unit.matches[rule.id] += 1
+        if rule.kind == "set_property":
+            _append_value(unit, rule.source, rule)
+            continue
         for name, type in ((rule.source, rule.source_type), (rule.target, rule.target_type)):
             if type:
                 unit.append(
@@ -323,6 +343,48 @@ def _describe_entity(unit: Unit, rule: Rule, rules: Rules) -> None:
     unit.append(
         kind="entity", name=name, type=type, description=rule.description, weight=ADDED_WEIGHT
     )
+
+
+def _set_property(unit: Unit, rule: Rule, rules: Rules) -> None:
+    """Add a record with the value to an entity of the unit, if the rule cites no document.
+
+    All text units give the same value, which list_attributes then lists once, without a source.
+    """
+    key = rules.follow(rule.source)
+    entities = _find_entity_records(unit, key)
+    name = entities[0]["name"] if entities else _find_name(unit, key)
+    if rule.document_id or not name:
+        return
+    unit.matches[rule.id] += max(len(entities), 1)
+    _append_value(unit, name, rule)
+
+
+def _append_value(unit: Unit, name: str, rule: Rule) -> None:
+    """Add a record of an entity that has nothing but the value of a rule."""
+    decided = DecidedValue(rule.value, sign_value(rule.id, rule.by), bool(rule.document_id))
+    attributes = write_properties({rule.property: decided._asdict()})
+    unit.append(
+        kind="entity", name=name, description="", weight=ADDED_WEIGHT, attributes=attributes
+    )
+
+
+def _delete_property(unit: Unit, rule: Rule, rules: Rules) -> None:
+    """Delete the values that the unit gives for a property of an entity, or one of them."""
+    if not unit.applies(rule):
+        return
+    wanted = property_key(rule.property)
+    for record in _find_entity_records(unit, rules.follow(rule.source)):
+        properties = parse_properties(record.get("attributes"))
+        kept: dict[str, Any] = {}
+        for name, content in properties.items():
+            # A value that a person has set is no value of the text.
+            is_meant = property_key(name) == wanted and read_decided(content) is None
+            values = leave_out(content, rule.value) if is_meant else content
+            if values != []:
+                kept[name] = values
+        if kept != properties:
+            record["attributes"] = write_properties(kept) if kept else None
+            unit.matches[rule.id] += 1
 
 
 def _find_entity_records(unit: Unit, key: str) -> list[Record]:

@@ -89,6 +89,7 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "attributes": {
         "id": STRING, NUMBER: INT, "entity_id": STRING, "name": STRING, "type": STRING,
         "value": STRING, "unit": STRING, "text_unit_id": STRING, "document_id": STRING,
+        "correction": STRING,
     },
 }  # fmt: skip
 REPLY_FIELDS = ("title", "summary", "findings", "rating", "rating_explanation")

@@ -85,6 +85,7 @@ edges."""
 LATER_COLUMNS: Mapping[str, Sequence[str]] = {
     "documents": ["date"],
     "text_units": ["heading"],
+    "attributes": ["correction"],
 }
 """Snapshot table -> columns of texts that it may lack, because an earlier version or a verb of the
 user's own wrote it. They are read as ""."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from pipeline.contract.registry import REGISTRY
 from pipeline.corrections.file import FILE
 from pipeline.engine.workflow import REJECTS, Step, Workflow, wired
+from pipeline.runs.ontology_steps import LIST, LIST_RESOLVED
 from pipeline.verbs.read_corrections import CorrectionsParams
 
 READ, CORRECT, MERGE = "read_corrections", "correct_extractions", "merge_graphs"
@@ -20,6 +21,7 @@ CORRECTIONS, MATCHES, RECORDS = "corrections", "correction_matches", "extraction
 def with_corrections(workflow: Workflow, root: Path) -> Workflow:
     """Return the workflow with the steps of corrections before each step that merges extractions.
 
+    Steps that list properties of entities read the corrected records too.
     A project without the file, and a workflow that names the verb correct_extractions itself, stay
     as they are. The steps stand behind those of the ontology, so that a person has the last word.
     """
@@ -28,11 +30,21 @@ def with_corrections(workflow: Workflow, root: Path) -> Workflow:
     if not merges or names_them or not (root / FILE).exists():
         return workflow
     steps: list[Step] = []
+    corrected: dict[str, str] = {}
     for step in workflow.steps:
         if step == merges[0]:
             params = CorrectionsParams(root=str(root))
             steps.append(Step(READ, REGISTRY.verbs[READ], params, {}, {CORRECTIONS: CORRECTIONS}))
-        steps += _precede(step) if step.verb.name == MERGE else (step,)
+        if step.verb.name == MERGE:
+            correct, merge = _precede(step)
+            corrected[step.inputs[RECORDS]] = merge.inputs[RECORDS]
+            steps += (correct, merge)
+        elif step.verb.name in (LIST, LIST_RESOLVED):
+            records = step.inputs[RECORDS]
+            inputs = {**step.inputs, RECORDS: corrected.get(records, records)}
+            steps.append(replace(step, inputs=inputs))
+        else:
+            steps.append(step)
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
 
 

@@ -8,10 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from pipeline.corrections.conflicts import is_unrestricted
-from pipeline.corrections.decisions import Decision, Keep, Pair, Rename, Same, Scoped
+from pipeline.corrections.decisions import (
+    Decision,
+    DeleteProperty,
+    Keep,
+    Pair,
+    Rename,
+    Same,
+    Scoped,
+    SetProperty,
+)
 from pipeline.corrections.file import (
     FILE,
     Line,
@@ -23,15 +30,22 @@ from pipeline.corrections.file import (
     write_decisions,
 )
 from pipeline.engine.plan import STAMP
-from pipeline.engine.workflow import Step, Workflow
+from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError, counted
-from pipeline.runs.correction_steps import CORRECT, MATCHES, MERGE, READ
+from pipeline.runs.correction_matches import count_matches, find_step, read_matches
+from pipeline.runs.correction_steps import CORRECT, MERGE, READ
+from pipeline.runs.ontology_steps import ATTRIBUTES
+from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
 from pipeline.text.ids import clean_name, entity_id, match_key
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 
 RESOLVE = "resolve_entities"
+UNDONE_FIELDS = (
+    "id", "kind", "source", "target", "type", "to", "description", "property", "value"
+)  # fmt: skip
+"""The fields of a correction that was taken back which are shown."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,7 @@ def corrections_file(project: Services, workflow: Workflow) -> Path:
 def list_effects(project: Services, name: str | None = None) -> list[Effect]:
     """Return all corrections in the order of the file, with what they changed in the last run."""
     workflow = project.workflow(name)
-    matches = _read_matches(project, workflow)
+    matches = read_matches(project, workflow)
     effects = []
     for line in read_lines(corrections_file(project, workflow)):
         decision = line.decision
@@ -103,14 +117,16 @@ def list_effects(project: Services, name: str | None = None) -> list[Effect]:
 def list_undone(project: Services, name: str | None = None) -> list[dict[str, str]]:
     """Return the corrections that were taken back, but which the tables of the last run follow."""
     workflow = project.workflow(name)
-    matches = _read_matches(project, workflow)
+    matches = read_matches(project, workflow)
     if matches is None:
         return []
     lines = read_lines(corrections_file(project, workflow))
     present = {line.decision.id for line in lines}
     gone = matches.rows[~matches.rows["id"].isin(present)]
+    # A table of an earlier version lacks the last two columns.
+    shown = [column for column in UNDONE_FIELDS if column in gone.columns]
     # Type checkers do not know that the cells are texts.
-    rows: Any = gone[["id", "kind", "source", "target", "type", "to", "description"]]
+    rows: Any = gone[shown]
     return [{key: cell for key, cell in row.items() if cell} for row in rows.to_dict("records")]
 
 
@@ -150,13 +166,17 @@ def add(
     ``dry_run`` nothing is written. The next run follows the decision.
 
     Raises SettingsError for fields that are no decision, and for a decision that contradicts
-    another one. Raises UsageError if the decision is in the file already.
+    another one. Raises UsageError if the decision is in the file already, and for a property or a
+    value that the ontology does not have.
     """
     decision = make_decision({**sign(), **fields}, "corrections")
     workflow = project.workflow(name)
     file = corrections_file(project, workflow)
     with lock_corrections(project):
         lines = read_lines(file)
+        if isinstance(decision, SetProperty | DeleteProperty):
+            others = [line.decision for line in lines]
+            decision = check_property(project, workflow, decision, others)
         if any(line.decision.id == decision.id for line in lines):
             raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
         decisions, decision = _lead_on([line.decision for line in lines], decision)
@@ -266,53 +286,20 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
             f"{file.name}: {counted(len(pairs), 'decision')} on pairs of names without effect, for"
             f" workflow '{workflow.name}' has no step {RESOLVE}; docs/resolution.md shows it"
         )
-    matches = _read_matches(project, workflow)
+    about_properties = [one for one in decisions if isinstance(one, SetProperty | DeleteProperty)]
+    if about_properties and not any(ATTRIBUTES in one.outputs.values() for one in workflow.steps):
+        yield (
+            f"{file.name}: {counted(len(about_properties), 'correction')} of properties without"
+            f" effect, for workflow '{workflow.name}' has no table {ATTRIBUTES}; declare properties"
+            " of entities in ontology.yaml"
+        )
+    matches = read_matches(project, workflow)
     if matches is None:
         return
     for decision in about_records:
         if decision.id in matches.known and decision.id not in matches.counts:
             line = write_decision(decision)
             yield f"{file.name}: correction {decision.id} matches nothing: {line}"
-
-
-def find_step(workflow: Workflow, verb: str) -> Step | None:
-    """Return the first step of the workflow with this verb."""
-    return next((step for step in workflow.steps if step.verb.name == verb), None)
-
-
-@dataclass(frozen=True)
-class _Matches:
-    """The corrections that the last run knew, and how many records and text units each changed.
-
-    ``rows``: the table CORRECTIONS of the last run; ``known``: its ids.
-    """
-
-    rows: pd.DataFrame
-    known: frozenset[str]
-    counts: dict[str, tuple[int, int]]
-
-
-def _read_matches(project: Services, workflow: Workflow) -> _Matches | None:
-    """Return what the corrections of the last run changed, or None if it has no such tables."""
-    reading, correcting = find_step(workflow, READ), find_step(workflow, CORRECT)
-    if reading is None or correcting is None:
-        return None
-    tables = project.snapshots.manifest(workflow.name).tables
-    known = tables.get(reading.outputs["corrections"])
-    changed = tables.get(correcting.outputs[MATCHES])
-    if known is None or changed is None:
-        return None
-    rows = project.snapshots.tables.read(changed)
-    corrections = project.snapshots.tables.read(known)
-    return _Matches(corrections, frozenset(corrections["id"]), _count_matches(rows))
-
-
-def _count_matches(matches: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return the numbers of records and of text units that each correction changed."""
-    counts: dict[str, tuple[int, int]] = {}
-    for id, rows in matches.groupby("correction_id"):
-        counts[str(id)] = (int(rows["records"].sum()), len(rows))
-    return counts
 
 
 def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Decision]) -> Effect:
@@ -333,7 +320,7 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
         project.snapshots.tables.read(units),
         list_rows(decisions),
     )
-    return Effect(decision, *_count_matches(matches).get(decision.id, (0, 0)), pending=True)
+    return Effect(decision, *count_matches(matches).get(decision.id, (0, 0)), pending=True)
 
 
 def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:

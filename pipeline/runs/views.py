@@ -33,6 +33,7 @@ from pipeline.engine.workflow import (
 from pipeline.errors import SettingsError, UsageError, counted
 from pipeline.load.projection import require_columns
 from pipeline.models.base import ChatModel
+from pipeline.runs.correction_steps import CORRECT
 from pipeline.snapshots.manifests import Manifest, digest_of_view, view_of
 
 TEXT_UNITS, ENTITIES = "text_units", "entities"
@@ -212,14 +213,19 @@ class _ViewSteps:
         self._run_again(joining)
 
     def _run_again(self, step: Step) -> None:
+        """Add the step over the tables of the view, if it has all that the step reads."""
         if not set(step.inputs.values()) <= set(self.tables):
             return
         inputs = {name: self.tables[table] for name, table in step.inputs.items()}
         outputs: dict[str, str] = {}
         for name, table in step.outputs.items():
             outputs[name] = table if name == REJECTS else self._table_of_view(table)
+        params = step.params
+        if step.verb.name == CORRECT:
+            # A value without a document is no value of a document that the view shows.
+            params = params.model_copy(update={"uncited": False})
         id = in_view(step.id, self.view)
-        self.steps.append(replace(step, id=id, inputs=inputs, outputs=outputs))
+        self.steps.append(replace(step, id=id, params=params, inputs=inputs, outputs=outputs))
 
     def _take_over(self, step: Step) -> None:
         if TEXT_UNITS not in self.tables:

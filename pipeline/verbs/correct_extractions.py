@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.contract.reasons import decided
-from pipeline.contract.registry import verb
+from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import (
     CORRECTION_MATCHES,
@@ -19,6 +19,15 @@ from pipeline.corrections.records import Record, Rules, Unit, correct_unit
 from pipeline.text.ids import match_key
 
 NAME_COLUMNS = ("name", "source", "target")
+
+
+class CorrectParams(Params):
+    """``uncited``: follow values of properties that people have set without naming a document.
+
+    The views of some documents do not follow them.
+    """
+
+    uncited: bool = True
 
 
 @verb(
@@ -37,7 +46,10 @@ NAME_COLUMNS = ("name", "source", "target")
     reasons={"corrected": decided("a record that a line of corrections.jsonl deletes")},
 )
 def correct_extractions(
-    extractions: pd.DataFrame, text_units: pd.DataFrame, corrections: pd.DataFrame
+    extractions: pd.DataFrame,
+    text_units: pd.DataFrame,
+    corrections: pd.DataFrame,
+    params: CorrectParams = CorrectParams(),
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return the extractions as people want them, which correction changed what, and rejects.
 
@@ -45,6 +57,9 @@ def correct_extractions(
     correction and text unit the records that it changed. A deleted record is a reject of the reason
     ``corrected``, which is a decision and no loss.
     """
+    if not params.uncited:
+        is_uncited = (corrections["kind"] == "set_property") & (corrections["document_id"] == "")
+        corrections = corrections[~is_uncited]
     rules = Rules.from_table(corrections)
     touched = _find_touched_units(extractions, text_units, rules)
     is_touched = extractions["text_unit_id"].isin(touched)

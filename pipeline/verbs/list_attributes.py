@@ -20,6 +20,7 @@ from pipeline.contract.schemas import (
     UNIT_TEXTS,
     table,
 )
+from pipeline.corrections.values import DecidedValue, read_decided
 from pipeline.ontology.property_values import (
     MISSING_PROPERTY,
     UNKNOWN_PROPERTY,
@@ -30,6 +31,7 @@ from pipeline.ontology.schema import KEEP, REJECT, Policy, Property
 from pipeline.text.ids import attribute_id, match_key
 from pipeline.verbs.check_patterns import ENTITY_TYPES
 from pipeline.verbs.conforming_attributes import types_of_names
+from pipeline.verbs.decided_attributes import PLAIN, decide_attributes
 from pipeline.verbs.list_statements import DECISIONS, MOVED
 from pipeline.verbs.merge_graphs import (
     BEARERS_PART,
@@ -43,14 +45,13 @@ from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
 from pipeline.verbs.merging.records import name_records
 
 GIVEN_ATTRIBUTES = table(
-    "entity_id", "name", "value", "text_unit_id", "given_type",
+    "entity_id", "name", "value", "text_unit_id", "given_type", "correction",
     entity_id=STRING, name=STRING, value=STRING, text_unit_id=STRING, document_id=STRING,
-    given_type=STRING,
+    given_type=STRING, correction=STRING,
 )  # fmt: skip
 """Values of properties as records give them; ``given_type`` is the type that the text unit gives
-the entity."""
-PLAIN = Property(name="text")
-"""The declaration of a property that no type has, where the ontology keeps others."""
+the entity. With a ``correction`` the value is what a person wrote, and ``document_id`` is empty if
+the person named no document."""
 
 
 class AttributeParams(Params):
@@ -86,13 +87,21 @@ def give_attributes(
     for id, unit, document, type, written, cell in cells:
         given_type = type or types.get((unit, match_key(written)), "")
         for name, value in _list_values(cell):
-            rows.add((id, name, value, unit, document, given_type))
+            if isinstance(value, DecidedValue):
+                cited = document if value.is_cited else ""
+                rows.add((id, name, value.value, unit, cited, given_type, value.correction))
+            else:
+                rows.add((id, name, value, unit, document, given_type, ""))
     return GIVEN_ATTRIBUTES.frame(sorted(rows))
 
 
-def _list_values(cell: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each value in the JSON of properties."""
+def _list_values(cell: str) -> Iterator[tuple[str, str | DecidedValue]]:
+    """Yield the name and the text of each value in the JSON of properties, or what a person set."""
     for name, content in (parse_attributes(cell) or {}).items():
+        decided = read_decided(content)
+        if decided is not None:
+            yield name, decided
+            continue
         values = content if isinstance(content, list) else [content]
         for value in values:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -106,19 +115,25 @@ def check_attributes(
     """Return ATTRIBUTES of the entities (ENTITY_TYPES), and rejects.
 
     A text unit may give an entity another type than it has after all of them. Its values stay where
-    both types declare the property alike. Values of entities that are not there are left out.
+    both types declare the property alike. A value that a person has set stands in place of those of
+    texts. Values of entities that are not there are left out.
     """
     types = dict(zip(entities["id"], entities["type"], strict=True))
     declared: dict[str, dict[str, Property]] = {}
     for type, each in params.properties.items():
         declared[type] = {one.name: one for one in each}
     keeps_others = params.other_properties == KEEP
-    rows: list[tuple[Any, ...]] = []
-    rejects: list[dict[str, str]] = []
-    had: set[tuple[str, str]] = set()
-    cells: Any = given_attributes[GIVEN_ATTRIBUTES.columns].itertuples(index=False, name=None)
-    for id, name, value, unit, document, given_type in cells:
-        if id not in types:
+    is_there = given_attributes["entity_id"].isin(list(types))
+    given = given_attributes[GIVEN_ATTRIBUTES.columns][is_there]
+    is_decided = given["correction"] != ""
+    decided_cells: Any = given[is_decided].itertuples(index=False, name=None)
+    decided = decide_attributes(decided_cells, types, declared, keeps_others)
+    rows = [*decided.rows]
+    rejects = [*decided.rejects]
+    had = {*decided.replaced}
+    cells: Any = given[~is_decided].itertuples(index=False, name=None)
+    for id, name, value, unit, document, given_type, _ in cells:
+        if (id, name) in decided.replaced:
             continue
         of_entity = declared.get(types[id], {})
         of_record = declared.get(given_type, {})
@@ -133,7 +148,7 @@ def check_attributes(
             continue
         property = found or PLAIN
         key = attribute_id(id, name, value, unit)
-        rows.append((key, id, name, property.type, value, property.unit, unit, document))
+        rows.append((key, id, name, property.type, value, property.unit, unit, document, ""))
         had.add((id, name))
     distinct = list(dict.fromkeys(rows))
     if not keeps_others:

@@ -9,7 +9,14 @@ from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import CORRECTIONS
-from pipeline.corrections.decisions import FOR_PEOPLE, Decision, Keep, Pair, Scoped
+from pipeline.corrections.decisions import (
+    FOR_PEOPLE,
+    Decision,
+    Keep,
+    Pair,
+    Scoped,
+    SetProperty,
+)
 from pipeline.corrections.file import FILE, file_digest, kind_of, read_lines
 
 
@@ -61,4 +68,5 @@ def _make_row(decision: Decision) -> dict[str, Any]:
         "id": decision.id,
         "kind": kind_of(decision),
         "document_id": decision.document_id if isinstance(decision, Scoped) else "",
+        "by": decision.by if isinstance(decision, SetProperty) else "",
     }

@@ -41,6 +41,8 @@ def test_decisions_that_were_written_are_read_back(tmp_path: Path):
         {**RENAME, "by": "ann", "document": "a.md", "quote": "the Acme\u2028works"},
         {"kind": "describe_entity", "entity": "Böhm", "description": "A mill.", "append": True},
         {"kind": "same", "a": "IBM", "b": "International Business Machines"},
+        {"kind": "set_property", "entity": "Acme", "property": "height", "value": 12.5},
+        {"kind": "delete_property", "entity": "Acme", "property": "owner", "value": "Ann"},
     ]
     decisions = [make_decision(one, "test") for one in fields]
     write_decisions(tmp_path / FILE, decisions)
@@ -61,6 +63,12 @@ def test_decisions_that_were_written_are_read_back(tmp_path: Path):
         ({"kind": "delete_statement", "source": "A", "target": "A"}, "one entity"),
         ({"kind": "describe_entity", "entity": "A", "description": "x" * 1501}, "1500"),
         ({"kind": "set_type", "entity": "A", "to": "B\0C"}, "to has a control character"),
+        ({"kind": "set_property", "entity": "A", "property": "p"}, "field 'value'"),
+        ({"kind": "set_property", "entity": "A", "property": "p", "value": "x" * 501}, "500"),
+        (
+            {"kind": "set_property", "entity": "A", "property": "p", "value": "x", "quote": "y"},
+            "needs the document",
+        ),
         ({"kind": ["rename"]}, "no kind of correction"),
         ('{"kind": "rename", "entity": ' + "9" * 5000 + "}", "no JSON"),
         ("[" * 100_000, "no JSON"),
@@ -95,6 +103,22 @@ def test_a_line_that_is_no_decision_is_refused_with_its_place(
             {"kind": "describe_entity", "entity": "Acme", "description": "A mill."},
         ),
         (
+            RENAME,
+            {"kind": "set_property", "entity": "Acme", "property": "birth_date", "value": "1850"},
+            {
+                "kind": "set_property", "entity": "Acme Corporation", "property": "Birth date",
+                "value": "1851",
+            },
+        ),
+        (
+            {"kind": "delete_property", "entity": "Acme", "property": "height"},
+            {"kind": "set_property", "entity": "acme", "property": "height", "value": "2"},
+        ),
+        (
+            {"kind": "delete_entity", "entity": "Acme"},
+            {"kind": "set_property", "entity": "acme", "property": "height", "value": "2"},
+        ),
+        (
             {"kind": "delete_statement", "source": "A", "target": "B", "type": "owns"},
             {"kind": "turn_statement", "source": "A", "target": "B", "type": "Owns"},
         ),
@@ -127,6 +151,23 @@ def test_lines_that_contradict_each_other_are_refused_and_quoted(
     message = str(refusal.value)
     assert f"line {len(lines)}" in message
     assert all(str(name) in message for name in lines[-1].values())
+
+
+def test_a_value_of_the_texts_is_deleted_and_another_one_is_set(tmp_path: Path):
+    fields = {"entity": "A", "property": "height"}
+    lines = [
+        {"kind": "set_property", **fields, "value": "2"},
+        {"kind": "delete_property", **fields, "value": "3"},
+        {"kind": "delete_property", **fields, "document": "a.md"},
+    ]
+    assert len(read_lines(written(tmp_path, *lines))) == 3
+
+
+def test_who_has_set_a_value_is_its_source_and_changes_the_digest(tmp_path: Path):
+    line = {"kind": "set_property", "entity": "A", "property": "height", "value": "2"}
+    first = file_digest(written(tmp_path, line))
+    assert file_digest(written(tmp_path, {**line, "why": "measured"})) == first
+    assert file_digest(written(tmp_path, {**line, "by": "ann"})) != first
 
 
 def test_decisions_on_different_documents_do_not_contradict_each_other(tmp_path: Path):

@@ -25,6 +25,7 @@ def attribute(number: int, entity: str, name: str, value: str, unit: str) -> dic
     return {
         "id": f"attr-{number}", "entity_id": entity, "name": name, "type": "date", "value": value,
         "unit": "", "text_unit_id": f"chunk-{unit}", "document_id": f"doc-{unit[0]}",
+        "correction": "",
     }  # fmt: skip
 
 
@@ -115,6 +116,15 @@ def test_a_question_about_some_documents_sees_their_values_only(store: PostgresS
         ("ent-a", "founded", "1850", "chunk-1.0"),
         ("ent-b", "founded", "1700", "chunk-1.0"),
     ]
+
+
+def test_a_value_that_a_person_set_has_the_correction_for_its_source(postgres: OpenStore):
+    decided = attribute(8, "ent-a", "founded", "1852", "1.0")
+    decided |= {"text_unit_id": "", "document_id": "", "correction": "correction 5f0c, by ann"}
+    store = load_rows(postgres(), [decided])
+    (found,) = store.attributes_of(["ent-a"], ALL)
+    assert (found.value, found.title, found.text_unit_id) == ("1852", "correction 5f0c, by ann", "")
+    assert store.attributes_of(["ent-a"], ALL, of_documents("doc-1")) == []
 
 
 def test_a_caller_of_some_documents_sees_no_values(store: PostgresStore):

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from pipeline.contract.schemas import EXTRACTIONS, UNIT_TEXTS
 from pipeline.corrections.file import make_decision
 from pipeline.text.ids import document_id, entity_id
-from pipeline.verbs.correct_extractions import correct_extractions
+from pipeline.verbs.correct_extractions import CorrectParams, correct_extractions
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.read_corrections import list_rows
 from tests.verbs.graphs import Record, entity, extractions, link
@@ -65,6 +66,74 @@ def test_a_corrected_record_keeps_its_attributes_and_an_added_one_has_none():
         {"kind": "entity", "type": "COMPANY", "attributes": '{"founded": "1850"}'},
         {"kind": "relationship", "type": "", "attributes": None},
     ]
+
+
+def attributes_of(units: Mapping[str, Sequence[Record]], *lines: dict) -> list[tuple[str, str]]:
+    """Return the names and the properties of the corrected records that have some."""
+    corrected, _, _ = correct(units, *lines)
+    rows = EXTRACTIONS.seen(corrected).sort_values(["text_unit_id", "order"])
+    cells = rows[["name", "attributes"]].fillna("").itertuples(index=False, name=None)
+    return [(name, cell) for name, cell in cells if cell]
+
+
+MILL = {
+    f"{A_MD}/0": [{**entity("Acme", "MILL"), "attributes": '{"founded": "1850", "height": 12.5}'}],
+    "b/0": [{**entity("ACME", "MILL"), "attributes": '{"founded": ["1850", "1851"]}'}],
+}
+
+
+def test_a_property_is_deleted_with_all_its_values_or_one_of_them():
+    line = {"kind": "delete_property", "entity": "acme", "property": "Founded"}
+    assert attributes_of(MILL, line) == [("Acme", '{"height": 12.5}')]
+    one_value = attributes_of(MILL, {**line, "value": "1851"})
+    assert one_value == [
+        ("ACME", '{"founded": ["1850"]}'), ("Acme", '{"founded": "1850", "height": 12.5}')
+    ]  # fmt: skip
+    number = attributes_of(MILL, {**line, "property": "height", "value": "12.50"})
+    assert number[-1] == ("Acme", '{"founded": "1850"}')
+
+
+def test_a_property_is_deleted_in_one_document_alone():
+    line = {"kind": "delete_property", "entity": "Acme", "property": "founded", "document": "a.md"}
+    names = [name for name, cell in attributes_of(MILL, line) if "founded" in cell]
+    assert names == ["ACME"]
+
+
+def test_a_set_value_is_a_record_of_each_text_unit_that_names_the_entity():
+    line = {"kind": "set_property", "entity": "Acme", "property": "height", "value": 13}
+    added = [cell for _, cell in attributes_of(UNITS, line)]
+    id = make_decision(line, "test").id
+    decided = {"value": "13", "correction": f"correction {id}", "is_cited": False}
+    assert [json.loads(cell) for cell in added] == [{"height": decided}]
+    _, matches, _ = correct(UNITS, line)
+    assert matches["records"].tolist() == [1]
+
+
+def test_a_cited_value_is_a_record_of_the_text_unit_with_the_quote_alone():
+    line = {
+        "kind": "set_property", "entity": "Acme", "property": "height", "value": "13 m",
+        "document": "a.md", "quote": "Thirteen",
+    }  # fmt: skip
+    texts = {f"{A_MD}/0": "Thirteen metres."}
+    corrected, matches, _ = correct(UNITS, line, texts=texts)
+    assert matches["text_unit_id"].tolist() == [f"{A_MD}/0"]
+    assert corrected["attributes"].notna().sum() == 1
+    _, nowhere, _ = correct(UNITS, line)
+    assert nowhere.empty
+
+
+def test_a_view_does_not_follow_values_without_a_document():
+    line = {"kind": "set_property", "entity": "Acme", "property": "height", "value": "13"}
+    extracted, text_units = extractions(UNITS)
+    corrections = list_rows([make_decision(line, "test")])
+    given = extracted, text_units[UNIT_TEXTS.columns], corrections
+    corrected, matches, _ = correct_extractions(*given, CorrectParams(uncited=False))
+    assert (len(corrected), len(matches)) == (len(extracted), 0)
+
+
+def test_values_of_people_change_no_counts_of_the_graph():
+    line = {"kind": "set_property", "entity": "Acme Corp", "property": "height", "value": "13"}
+    assert graph(UNITS, line) == graph(UNITS)
 
 
 def test_without_corrections_nothing_changes():
@@ -232,6 +301,11 @@ LINES = [
     {"kind": "set_type", "entity": "D", "to": "Z"},
     {"kind": "describe_entity", "entity": "C", "description": "Decided.", "append": True},
     {"kind": "turn_statement", "source": "A", "target": "C"},
+    {"kind": "set_property", "entity": "C", "property": "height", "value": "1"},
+    {
+        "kind": "set_property", "entity": "B", "property": "age", "value": "2", "document": "a.md",
+    },
+    {"kind": "delete_property", "entity": "D", "property": "age"},
     {
         "kind": "add_statement", "source": "A", "target": "C", "description": "Added.",
         "document": "a.md",

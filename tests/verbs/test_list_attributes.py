@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.contract.schemas import RESOLUTIONS
+from pipeline.corrections.values import DecidedValue
 from pipeline.text.ids import entity_id
 from pipeline.verbs.list_attributes import (
     AttributeParams,
@@ -70,6 +71,48 @@ def test_a_required_property_that_no_text_gives_is_a_reject_and_the_entity_stays
     required = {"properties": {"TOWER": [{**HEIGHT, "required": True}]}}
     assert listed({"d/0": [entity("Eyrie", "TOWER")]}, **required) == ([], ["missing_property"])
     assert listed({"d/0": [of(entity("Eyrie", "TOWER"), height=1)]}, **required)[1] == []
+
+
+def decided(name: str, value: str, is_cited: bool = False) -> dict[str, Any]:
+    """Return a property that a person has set, as correct_extractions writes it."""
+    return {name: DecidedValue(value, "correction 5f0c, by ann", is_cited)._asdict()}
+
+
+def test_a_value_of_a_person_replaces_those_of_texts_and_is_listed_once():
+    eyrie = entity("Eyrie", "TOWER")
+    value = of(entity("Eyrie", ""), **decided("Height", "1,000 cm"))
+    units = {"d/0": [of(eyrie, height=12, owner="Ada"), value], "d/1": [eyrie, value]}
+    assert listed(units) == ([("Eyrie", "height", "10", ""), ("Eyrie", "owner", "Ada", "d/0")], [])
+
+
+def test_a_cited_value_of_a_person_has_its_text_unit():
+    eyrie = entity("Eyrie", "TOWER")
+    value = of(entity("Eyrie", ""), **decided("height", "10", is_cited=True))
+    units = {"d/0": [of(eyrie, height=12)], "d/1": [value]}
+    assert listed(units) == ([("Eyrie", "height", "10", "d/1")], [])
+
+
+def test_a_value_of_a_person_that_cannot_be_read_is_one_reject_and_those_of_texts_stay():
+    eyrie = entity("Eyrie", "TOWER")
+    for name, written, reason in (
+        ("height", "10 kg", "wrong_unit"), ("colour", "red", "unknown_property"),
+        ("owner", "unknown", "bad_value"),
+    ):  # fmt: skip
+        value = of(entity("Eyrie", ""), **decided(name, written))
+        units = {"d/0": [of(eyrie, height=12), value], "d/1": [eyrie, value]}
+        assert listed(units) == ([("Eyrie", "height", "12", "d/0")], [reason])
+
+
+def test_a_value_of_a_person_is_what_a_type_requires():
+    required = {"properties": {"TOWER": [{**HEIGHT, "required": True}]}}
+    value = of(entity("Eyrie", "TOWER"), **decided("height", "10"))
+    assert listed({"d/0": [value]}, **required)[1] == []
+
+
+def test_an_ontology_that_keeps_other_properties_keeps_those_of_people():
+    value = of(entity("Eyrie", "TOWER"), **decided("colour", "red"))
+    rows, rejects = listed({"d/0": [value]}, other_properties="keep")
+    assert (rows, rejects) == ([("Eyrie", "colour", "red", "")], [])
 
 
 def test_values_follow_an_entity_to_the_one_that_it_became():

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from pipeline.corrections.decisions import LONGEST_DESCRIPTION, LONGEST_NAME
+from pipeline.corrections.decisions import LONGEST_DESCRIPTION, LONGEST_NAME, LONGEST_VALUE
 from pipeline.errors import SettingsError, UsageError
 from pipeline.pages.environment import texts
 from pipeline.project import Project
@@ -25,6 +25,11 @@ Text = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_DESCRIPTION),
     CLEANED,
 ]
+Value = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_VALUE),
+    CLEANED,
+]
 
 Asked = Annotated[str, StringConstraints(max_length=LONGEST_NAME), CLEANED]
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -35,8 +40,8 @@ class Corrected(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     kind: Literal[
-        "rename", "delete_entity", "set_type", "describe_entity", "delete_statement",
-        "turn_statement", "retype_statement", "describe_statement", "keep",
+        "rename", "delete_entity", "set_type", "describe_entity", "set_property",
+        "delete_property", "delete_statement", "turn_statement", "retype_statement", "describe_statement", "keep",
     ]  # fmt: skip
     entity: Name | None = None
     to: Name | None = None
@@ -45,6 +50,8 @@ class Corrected(BaseModel):
     target: Name | None = None
     type: Name | None = None
     description: Text | None = None
+    property: Name | None = None
+    value: Value | None = None
     why: Text | None = None
 
 

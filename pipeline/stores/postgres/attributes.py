@@ -11,8 +11,8 @@ from pipeline.stores.reads import AttributeLimit
 from pipeline.stores.records import Attribute
 
 PLACES = {
-    "title": DOCUMENTS.c.title,
-    "order": CHUNKS.c.chunk_order_index,
+    "title": func.coalesce(DOCUMENTS.c.title, ATTRIBUTES.c.correction, ""),
+    "order": func.coalesce(CHUNKS.c.chunk_order_index, 0),
     "date": func.coalesce(DOCUMENTS.c.date, ""),
 }
 """The fields of an Attribute that say where it is given."""
@@ -75,7 +75,11 @@ def _number_rows(placed: Subquery) -> Subquery:
 
 
 def _select_given(workspace: str, entity_ids: Sequence[str], allowed: Allowed) -> Subquery:
-    """Return a subquery of all Attributes of the entities that allowed documents give."""
+    """Return a subquery of all Attributes of the entities that allowed documents give.
+
+    A value that a person has set without a document has no text unit. It satisfies no condition on
+    documents, so it is there only where none is asked.
+    """
     in_workspace = CHUNKS.c.workspace == ATTRIBUTES.c.workspace
     is_text_unit = in_workspace & (CHUNKS.c.id == ATTRIBUTES.c.text_unit_id)
     in_workspace = DOCUMENTS.c.workspace == CHUNKS.c.workspace
@@ -85,10 +89,11 @@ def _select_given(workspace: str, entity_ids: Sequence[str], allowed: Allowed) -
         column = PLACES[name] if name in PLACES else ATTRIBUTES.c[name]
         columns.append(column.label(name))
     joined = select(*columns).select_from(ATTRIBUTES)
-    joined = joined.join(CHUNKS, is_text_unit).join(DOCUMENTS, is_document)
+    joined = joined.outerjoin(CHUNKS, is_text_unit).outerjoin(DOCUMENTS, is_document)
     ids = cast(list(entity_ids), ARRAY(Text))
     is_asked = ATTRIBUTES.c.entity_id == func.any(ids)
     is_visible = allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     in_workspace = ATTRIBUTES.c.workspace == workspace
-    visible = joined.where(in_workspace, is_asked, is_visible)
+    is_stated = DOCUMENTS.c.id.is_not(None) | (ATTRIBUTES.c.text_unit_id == "")
+    visible = joined.where(in_workspace, is_asked, is_visible, is_stated)
     return visible.subquery("given")

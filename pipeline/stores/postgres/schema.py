@@ -139,6 +139,7 @@ ATTRIBUTES = _define_table(
     Column("unit", Text),
     Column("text_unit_id", Text),
     Column("document_id", Text),
+    Column("correction", Text),
 )
 Index("graphmill_attributes_entity", ATTRIBUTES.c.workspace, ATTRIBUTES.c.entity_id)
 # Conditions ask which documents state a property, so the index needs no row of text units.

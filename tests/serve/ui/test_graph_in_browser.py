@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pipeline.text.ids import entity_id
-from tests.projects import new_project
+from tests.projects import new_project, write_yaml
 from tests.serve.serving import Serving, serving
 from tests.serve.ui.conftest import Look, Shown
 from tests.whole.test_resolution_run import DOCUMENTS, STEP, resolving
@@ -112,3 +112,25 @@ def test_an_editor_corrects_an_entity_and_takes_it_back(
     form.get_by_role("button", name="Take back").last.click()
     expect(form.get_by_role("status")).to_have_text(re.compile("^Taken back"))
     assert "GLAZIER" not in (root / "corrections.jsonl").read_text()
+
+
+def test_an_editor_sets_a_property_that_the_ontology_declares(
+    look: Look, resolved: tuple[Path, Serving]
+) -> None:
+    root, served = resolved
+    page = look("about:blank", extra_http_headers={"X-API-Key": KEY}).page
+    around(page, served.url, "Anselm Torr")
+    form = page.locator("#correct")
+    form.get_by_text("Correct it").click()
+    form.get_by_label("Property").fill("born")
+    form.get_by_label("Value").fill("May 1850")
+    form.get_by_role("button", name="Set the property").click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("declares no property"))
+    ontology = {"entity_types": [{"name": "PERSON", "properties": [{"name": "Born"}]}]}
+    write_yaml(root / "ontology.yaml", ontology)
+    form.get_by_role("button", name="Set the property").click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
+    assert '"property": "Born", "value": "May 1850"' in (root / "corrections.jsonl").read_text()
+    form.get_by_role("button", name="Take back").last.click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Taken back"))
+    (root / "ontology.yaml").unlink()

@@ -11,11 +11,15 @@ export async function correctEntity(entity) {
   const name = element("input", { id: "correct-name", maxlength: 1000, value: entity.name, autocomplete: "off" });
   const type = element("input", { id: "correct-type", maxlength: 1000, value: entity.type, autocomplete: "off" });
   const description = element("textarea", { id: "correct-description", maxlength: 1500, rows: 3 }, entity.description);
+  const property = element("input", { id: "correct-property", maxlength: 1000, autocomplete: "off" });
+  const value = element("input", { id: "correct-value", maxlength: 500, autocomplete: "off" });
   const of = (kind, more = () => ({})) => () => ({ kind, entity: entity.name, ...more() });
   return form([entity.name], entity.name, "", [
     field(words.correct_name, name, button(words.rename, "rename", of("rename", () => ({ to: name.value.trim() })))),
     field(words.correct_type, type, button(words.set_type, "set-type", of("set_type", () => ({ to: type.value.trim() })))),
     field(words.correct_description, description, button(words.describe, "describe", of("describe_entity", () => ({ description: description.value.trim() })))),
+    field(words.correct_property, property, button(words.delete_property, "delete-property", of("delete_property", () => ({ property: property.value.trim() })))),
+    field(words.correct_value, value, button(words.set_property, "set-property", of("set_property", () => ({ property: property.value.trim(), value: value.value.trim() })))),
     button(words.delete_entity, "delete", of("delete_entity")),
   ]);
 }
@@ -79,4 +83,4 @@ async function form(names, entity, target, parts) {
   return element("div", {}, correcting, said);
 }
 
-export const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.a, one.b, one.other, one.type, one.to, one.description, one.by && `(${one.by})`].filter(Boolean).join(" · ");
+export const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.a, one.b, one.other, one.type, one.to, one.description, one.property, one.value, one.by && `(${one.by})`].filter(Boolean).join(" · ");

@@ -1,0 +1,121 @@
+"""Check a correction of a property against ontology.yaml and the types of the last run."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from pipeline.contract.schemas import STRING
+from pipeline.corrections.conflicts import final_keys
+from pipeline.corrections.decisions import Decision, DeleteProperty, SetProperty, SetType
+from pipeline.engine.workflow import Workflow
+from pipeline.errors import UsageError
+from pipeline.ontology.faults import inherited_properties
+from pipeline.ontology.property_values import Fault, Properties
+from pipeline.ontology.read import read_ontology
+from pipeline.ontology.schema import KEEP, Ontology, Property
+from pipeline.ontology.type_names import TypeNames
+from pipeline.runs.services import Services
+from pipeline.text.ids import entity_id, match_key
+from pipeline.verbs.decided_attributes import read_decided_value
+
+PropertyDecision = SetProperty | DeleteProperty
+
+
+def check_property(
+    project: Services,
+    workflow: Workflow,
+    decision: PropertyDecision,
+    others: Sequence[Decision],
+) -> Decision:
+    """Return the decision with the name that the ontology gives the property.
+
+    The type of the entity is that of an earlier correction among ``others``, else that of the last
+    run. An entity of no known type may have the properties of each type. Raises UsageError where no
+    such type has the property, and for a value that is none of the property.
+    """
+    ontology = read_ontology(project.root)
+    by_type = _list_properties(ontology)
+    if ontology is None or not by_type:
+        raise UsageError(
+            "corrections: ontology.yaml declares no property of entities; declare it there first,"
+            " as docs/knowledge.md shows"
+        )
+    type = _find_type(project, workflow, decision.entity, others)
+    known = TypeNames.of((each.name, each.synonyms) for each in ontology.entity_types).find(type)
+    candidates = {known: by_type.get(known, ())} if known else by_type
+    found = _find_property(decision.property, candidates)
+    if not found:
+        if ontology.otherwise.properties == KEEP:
+            return decision
+        raise UsageError(_explain_unknown(decision.property, known, candidates))
+    if isinstance(decision, SetProperty):
+        _check_value(decision, found)
+    names = {property.name for property in found.values()}
+    # Two types may give one word to properties of other names; then the word stays.
+    return decision.model_copy(update={"property": names.pop()}) if len(names) == 1 else decision
+
+
+def _list_properties(ontology: Ontology | None) -> Mapping[str, Sequence[Property]]:
+    """Return the properties of each type of entities that has some."""
+    if ontology is None:
+        return {}
+    return {type: each for type, each in inherited_properties(ontology).items() if each}
+
+
+def _find_property(
+    name: str, candidates: Mapping[str, Sequence[Property]]
+) -> Mapping[str, Property]:
+    """Return the property that a word names, by the types that have it."""
+    found: dict[str, Property] = {}
+    for type, properties in candidates.items():
+        property = Properties(properties).find(name)
+        if property is not None:
+            found[type] = property
+    return found
+
+
+def _explain_unknown(
+    name: str, type: str | None, candidates: Mapping[str, Sequence[Property]]
+) -> str:
+    """Return the message that no candidate has the property. ``type`` is None if not known."""
+    names = sorted({each.name for properties in candidates.values() for each in properties})
+    fact = f"type {type} has no property '{name}'" if type else f"no type has a property '{name}'"
+    advice = f"use one of {', '.join(names)}" if names else "declare it there first"
+    return f"corrections: {fact} in ontology.yaml; {advice}"
+
+
+def _check_value(decision: SetProperty, found: Mapping[str, Property]) -> None:
+    """Check that one of the types can read the value. Raises UsageError with the first fault."""
+    faults: dict[str, Fault] = {}
+    for type, property in found.items():
+        values = read_decided_value(property, decision.value)
+        if not isinstance(values, Fault):
+            return
+        faults[type] = values
+    type, fault = next(iter(faults.items()))
+    raise UsageError(
+        f"corrections: '{decision.value}' is no value of '{found[type].name}' of type {type}:"
+        f" {fault.fact}; give another value"
+    )
+
+
+def _find_type(
+    project: Services, workflow: Workflow, entity: str, others: Sequence[Decision]
+) -> str:
+    """Return the type that the entity has after the corrections, or "" if it is not known."""
+    final = final_keys(others)
+    key = match_key(entity)
+    key = final.get(key, key)
+    for decision in others:
+        if isinstance(decision, SetType):
+            named = match_key(decision.entity)
+            if final.get(named, named) == key:
+                return decision.to
+    table = project.snapshots.manifest(workflow.name).tables.get("entities")
+    if table is None:
+        return ""
+    # The last run may have followed the renaming of the entity, or not yet.
+    ids = pa.array([entity_id(key), entity_id(entity)], STRING)
+    rows = project.snapshots.tables.select(table, ("id",), ids, ["id", "type"])
+    types = dict(zip(rows["id"].to_pylist(), rows["type"].to_pylist(), strict=True))
+    return next((types[id] for id in ids.to_pylist() if id in types), "")
