@@ -89,11 +89,14 @@ def _select_given(workspace: str, entity_ids: Sequence[str], allowed: Allowed) -
         column = PLACES[name] if name in PLACES else ATTRIBUTES.c[name]
         columns.append(column.label(name))
     joined = select(*columns).select_from(ATTRIBUTES)
-    joined = joined.outerjoin(CHUNKS, is_text_unit).outerjoin(DOCUMENTS, is_document)
+    joined = joined.outerjoin(CHUNKS, is_text_unit)
+    joined = joined.outerjoin(DOCUMENTS, is_document)
     ids = cast(list(entity_ids), ARRAY(Text))
     is_asked = ATTRIBUTES.c.entity_id == func.any(ids)
     is_visible = allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     in_workspace = ATTRIBUTES.c.workspace == workspace
-    is_stated = DOCUMENTS.c.id.is_not(None) | (ATTRIBUTES.c.text_unit_id == "")
+    has_document = DOCUMENTS.c.id.is_not(None)
+    is_by_person = ATTRIBUTES.c.text_unit_id == ""
+    is_stated = has_document | is_by_person
     visible = joined.where(in_workspace, is_asked, is_visible, is_stated)
     return visible.subquery("given")
