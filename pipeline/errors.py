@@ -11,6 +11,7 @@
     ├── DataError             1   a table does not have the shape that its schema declares
     │   └── DamagedError      1   the content of a project's file is not what was written
     ├── VerbError             1   a verb of the user's own raised an exception
+    │   └── UnstampedReadError 1  it reads a file and declares no stamp
     ├── DeletionError         1   more documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     │   └── PromptTooLongError 1  an endpoint refused a prompt longer than its model reads
@@ -98,6 +99,10 @@ class VerbError(GraphmillError):
     The first line of the message names the step, the verb, the line and the row. The lines below it
     are the traceback's frames in the user's code.
     """
+
+
+class UnstampedReadError(VerbError):
+    """Report a file that a user's verb reads, although nothing tells that the file was edited."""
 
 
 class DeletionError(GraphmillError):

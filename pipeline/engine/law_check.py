@@ -20,7 +20,7 @@ from pipeline.engine.changed_groups import Groups, LastRun, list_parts, outputs_
 from pipeline.engine.documents.deletions import DOCUMENTS
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
-from pipeline.errors import UsageError
+from pipeline.errors import UnstampedReadError, UsageError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 Verdict = Literal["holds", "breaks", "whole", "source"]
@@ -74,7 +74,7 @@ def check_laws(
             tried = SnapshotStore(Path(folder), beneath=snapshots)
             check = LawCheck(resources, tried, tables, documents, seed + draw, share)
             for held in check.steps(workflow):
-                if held.step not in found or found[held.step].verdict == "holds":
+                if held.step not in found or found[held.step].verdict != "breaks":
                     found[held.step] = held
     return list(found.values())
 
@@ -99,7 +99,14 @@ class LawCheck:
 
     def steps(self, workflow: Workflow) -> Iterator[HeldStep]:
         for step in workflow.steps:
-            yield self._held(step) if step.verb.inputs else self._source(step)
+            if not step.verb.inputs:
+                yield self._source(step)
+                continue
+            try:
+                yield self._held(step)
+            except UnstampedReadError as error:
+                self._keep_tables(step)
+                yield HeldStep(step.id, step.verb.name, "breaks", str(error))
 
     def _source(self, step: Step) -> HeldStep:
         """Draw and change the documents of a source.
@@ -107,13 +114,18 @@ class LawCheck:
         A source that writes other tables too is left as it is: they would not fit the changed
         documents.
         """
+        tables = self._keep_tables(step)
+        if list(tables) == [step.outputs.get(DOCUMENTS)]:
+            self._make_up(step)
+        return HeldStep(step.id, step.verb.name, "source")
+
+    def _keep_tables(self, step: Step) -> dict[str, Snapshot]:
+        """Take the tables that the step wrote in the last run for both sides of the change."""
         tables = {
             table: self.kept[table] for name, table in step.outputs.items() if name != REJECTS
         }
         self.before, self.now = {**self.before, **tables}, {**self.now, **tables}
-        if list(tables) == [step.outputs.get(DOCUMENTS)]:
-            self._make_up(step)
-        return HeldStep(step.id, step.verb.name, "source")
+        return tables
 
     def _make_up(self, step: Step) -> None:
         table, schema = step.outputs[DOCUMENTS], step.writes[DOCUMENTS]

@@ -1,10 +1,10 @@
 """Errors in a verb of the user's own, described by the step, the file and line, the row, and the
-user's frames."""
+user's frames. A verb that reads a file and declares no stamp is such an error."""
 
 import inspect
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import pandas as pd
 
 import pipeline
 from pipeline.contract.conversion import Converter
+from pipeline.engine.unstamped_reads import OutsideRead, watched_reads
 from pipeline.engine.workflow import Step
-from pipeline.errors import GraphmillError, VerbError
+from pipeline.errors import GraphmillError, UnstampedReadError, VerbError, counted
 from pipeline.models.base import ChatModel, EmbeddingModel
 
 Made = dict[str, pd.DataFrame]
@@ -27,9 +28,28 @@ LONGEST_CALL = 10.0
 def call_verb(step: Step, inputs: Mapping[str, pd.DataFrame], call: Callable[..., Made]) -> Made:
     """Return ``call(inputs)``, which calls the step's verb.
 
-    Raises VerbError where a verb of the user's own raises; what a verb of this package raises is
-    not changed.
+    Raises VerbError where a verb of the user's own raises, UnstampedReadError where it reads a file
+    and declares no stamp; what a verb of this package raises is not changed.
     """
+    if step.verb.stamp or not is_own(step):
+        return _call_described(step, inputs, call)
+    with watched_reads(file_of(step)) as reads:
+        try:
+            made = _call_described(step, inputs, call)
+        except Exception as error:
+            # The file may be the cause of the exception, such as one that is missing.
+            if reads:
+                raise UnstampedReadError(describe_reads(step, reads)) from error
+            raise
+    if reads:
+        raise UnstampedReadError(describe_reads(step, reads))
+    return made
+
+
+def _call_described(
+    step: Step, inputs: Mapping[str, pd.DataFrame], call: Callable[..., Made]
+) -> Made:
+    """Return ``call(inputs)``; an exception of a verb of the user's own becomes a VerbError."""
     began = time.monotonic()
     try:
         return call(inputs)
@@ -69,6 +89,17 @@ def describe(step: Step, error: Exception, row: str) -> str:
         " then run again"
     )
     return f"{fact}\n{lines}" if lines else fact
+
+
+def describe_reads(step: Step, reads: Sequence[OutsideRead]) -> str:
+    """Return what a verb without a stamp has read, and what to do."""
+    others = {read.what for read in reads} - {reads[0].what}
+    more = f", and {counted(len(others), 'other file')}" if others else ""
+    return (
+        f"step '{step.id}': verb '{step.verb.name}' ({reads[0].place}) {reads[0].what}{more}, and"
+        " declares no stamp, so that an edit of it would change nothing; declare a stamp, pass the"
+        " content in a param, or read it by a source verb with a stamp (docs/verbs.md)"
+    )
 
 
 def failing_row(
