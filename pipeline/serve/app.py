@@ -133,7 +133,7 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     sessions = sessions_of(project, access_list, token)
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
-    delayed = DelayAfterHangUps(AuditedEdits(app, audit), lambda: queries.waiting > 0)
+    delayed = DelayAfterHangUps(AuditedEdits(app, audit), queries.others_wait)
     counted = Counted(delayed, queries.count_loop)
     guarded: ASGIApp = Guard(
         counted, access_list, 1024 * limits.max_body_kb, limits.request_timeout,

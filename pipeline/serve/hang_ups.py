@@ -27,11 +27,12 @@ class DelayAfterHangUps:
     """An ASGI application around another that delays requests of keys with many recent hang-ups.
 
     Most of the work on a request is done between its arrival and its turn. A client that hangs up
-    within the delay causes none of it. There is no delay while ``others_wait`` returns False.
+    within the delay causes none of it. There is no delay while ``others_wait``, which gets the key,
+    returns False.
     """
 
     app: ASGIApp
-    others_wait: Callable[[], bool]
+    others_wait: Callable[[str], bool]
     recent: Usage = field(default_factory=Usage)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +40,7 @@ class DelayAfterHangUps:
         if access is None or scope["type"] != "http":
             return await self.app(scope, receive, send)
         key, first = access.turns_key, None
-        if self.recent.seconds(key) > TOLERATED and self.others_wait():
+        if self.recent.seconds(key) > TOLERATED and self.others_wait(key):
             await asyncio.sleep(DELAY_SECONDS)
             first = await receive()
             if first["type"] == "http.disconnect":

@@ -367,7 +367,7 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     app = mcp_of(project, queries).streamable_http_app(
         stateless_http=True, json_response=True, host=EVERYWHERE
     )
-    delayed = DelayAfterHangUps(HangUps(NoStandingStreams(app)), lambda: queries.waiting > 0)
+    delayed = DelayAfterHangUps(HangUps(NoStandingStreams(app)), queries.others_wait)
     guarded = Guard(
         Counted(delayed, queries.count_loop),
         access_list_of(project),

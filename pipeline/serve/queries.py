@@ -151,6 +151,10 @@ class Queries:
     def waiting(self) -> int:
         return sum(turns.waiting for turns in self._turns.values())
 
+    def others_wait(self, key: str) -> bool:
+        """Return whether a query of another key waits."""
+        return any(turns.others_wait(key) for turns in self._turns.values())
+
     async def run(self, work: Callable[[], Result], claim: Claim = ANYBODY) -> Result:
         """Run ``work`` in a thread when it is the claim's turn, and return its result.
 

@@ -90,6 +90,10 @@ class Turns:
         """Return how many requests of a key wait."""
         return len(self.queues[key].waiting) if key in self.queues else 0
 
+    def others_wait(self, key: str) -> bool:
+        """Return whether a request of another key waits."""
+        return any(other != key for other in self.queues)
+
     def free_for(self, claim: Claim) -> bool:
         """Return whether a request can run at once: there is a place, and its key has none
         waiting."""

@@ -29,7 +29,7 @@ class Requests:
     bodies: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.app = DelayAfterHangUps(self._answer, lambda: self.others_wait, Usage(self.clock))
+        self.app = DelayAfterHangUps(self._answer, lambda key: self.others_wait, Usage(self.clock))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.begun += 1
@@ -105,7 +105,7 @@ def test_answers_are_no_hang_ups_and_failures_without_an_answer_are():
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
         raise ConnectionResetError
 
-    requests.app = DelayAfterHangUps(fail, lambda: True, Usage(requests.clock))
+    requests.app = DelayAfterHangUps(fail, lambda key: True, Usage(requests.clock))
     with pytest.raises(ConnectionResetError):
         requests.ask()
     assert requests.app.recent.seconds("busy") == 1

@@ -314,3 +314,28 @@ def test_the_refusal_of_too_many_says_when_to_ask_again():
     assert (failure.status, failure.type) == (429, "too_many_waiting")
     assert failure.headers["Retry-After"] == "5"
     assert "as many of your queries" in failure.message
+
+
+def test_the_waiting_queries_of_a_key_are_not_those_of_others():
+    async def ask() -> None:
+        queries = Queries(ServeSettings(concurrency=1, waiting=4))
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            asyncio.run_coroutine_threadsafe(stop.wait(), loop).result()
+
+        asked = [asyncio.create_task(queries.run(work, Claim("a", 1))) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert queries.waiting == 1
+        assert not queries.others_wait("a")
+        assert queries.others_wait("b")
+        asked.append(asyncio.create_task(queries.run(work, Claim("b", 1))))
+        await asyncio.sleep(0)
+        assert queries.others_wait("a")
+        stop.set()
+        await asyncio.gather(*asked)
+        assert not queries.others_wait("a")
+        await queries.close()
+
+    asyncio.run(ask())
