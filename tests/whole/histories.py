@@ -58,10 +58,11 @@ ARGS: Mapping[str, Mapping[str, list[Any]]] = {
     "compose_texts": {"entity": ["name_description", "name"]},
     "detect_communities": {"max_cluster_size": [3, 10]},
 }
+HEIGHT, BUILT = {"name": "height", "type": "number", "unit": "m"}, {"name": "built", "type": "date"}
 ONTOLOGY: Mapping[str, Any] = {
     "entity_types": [
-        {"name": "PERSON", "synonyms": ["human"]},
-        {"name": "PLACE", "synonyms": ["location", "concept"]},
+        {"name": "PERSON", "synonyms": ["human"], "properties": [{**HEIGHT, "unit": "cm"}]},
+        {"name": "PLACE", "synonyms": ["location", "concept"], "properties": [HEIGHT, BUILT]},
     ],
     "relationship_types": [{"name": "KNOWS", "symmetric": True}, {"name": "MADE"}],
     "patterns": [["PERSON", "KNOWS", "PERSON"], ["PERSON", "MADE", "PLACE"]],
@@ -70,6 +71,18 @@ ONTOLOGIES: list[Mapping[str, Any] | None] = [
     None,
     {**ONTOLOGY, "otherwise": "other"},
     {**ONTOLOGY, "otherwise": {"entity_types": "keep", "relationship_types": "reject"}},
+    {
+        **ONTOLOGY,
+        "entity_types": [
+            {"name": "PERSON", "synonyms": ["human"], "properties": [HEIGHT]},
+            {
+                "name": "PLACE",
+                "synonyms": ["location", "concept"],
+                "properties": [{**HEIGHT, "required": True}],
+            },
+        ],
+        "otherwise": {"properties": "keep", "entity_types": "other"},
+    },
 ]
 
 
@@ -86,6 +99,19 @@ CORRECTIONS: list[dict[str, Any]] = [
         "kind": "add_statement", "source": "Mira Vale", "target": "Quill", "type": "lives in",
         "description": "Mira Vale lives in Quill.", "document": "b.md",
     },
+    {"kind": "set_type", "entity": "Skarrow Lamp", "to": "PLACE"},
+    {"kind": "set_property", "entity": "Skarrow Lamp", "property": "height", "value": "90 ft"},
+    {
+        "kind": "set_property", "entity": "Skarrow Lamp", "property": "built", "value": "May 1850",
+        "document": "a.md",
+    },
+    {
+        "kind": "set_property", "entity": "Otto Holm", "property": "height", "value": "1.8 m",
+        "document": "b.md", "quote": "Otto Holm",
+    },
+    {"kind": "set_property", "entity": "Mira Vale", "property": "height", "value": "2 kg"},
+    {"kind": "delete_property", "entity": "Ada Holm", "property": "height"},
+    {"kind": "delete_property", "entity": "Quill", "property": "built", "document": "c.md"},
 ]  # fmt: skip
 """Decisions that a night may make or take back; any of them go together."""
 
