@@ -77,7 +77,10 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         )
     if ENDED in prompt or wants_json(body):
         text = "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split(ENDED)[-1])
-        return Reply((graph_json if wants_json(body) else graph_records)(*read_graph(text)))
+        names, links = read_graph(text)
+        if wants_json(body):
+            return Reply(graph_json(names, links))
+        return Reply(graph_records(names, links, PROPERTIES_MARK in prompt))
     if is_summary(prompt):
         return Reply(summary(after_last(LIST_MARK, last)))
     names = spans(after_last(QUERY_MARK, last))
@@ -236,16 +239,32 @@ def type_of(name: str) -> str:
     return TYPES[crc32(name.lower().encode()) % len(TYPES)]
 
 
-def graph_records(names: Mapping[str, str], links: Sequence[Link]) -> str:
+def graph_records(
+    names: Mapping[str, str], links: Sequence[Link], with_properties: bool = False
+) -> str:
     records = [f'("entity"<|>{name}<|>{type_of(name)}<|>{text})' for name, text in names.items()]
     records += [
         f'("relationship"<|>{link.source}<|>{link.target}<|>{link.description}'
         f"<|>{', '.join(link.keywords)}<|>{link.strength})"
         for link in links
     ]
+    if with_properties:
+        records += [record for name in names for record in property_records(name, names[name])]
     return "##\n".join(records) + ENDED
 
 
+def property_records(name: str, sentence: str) -> list[str]:
+    """Two properties of a name, which depend on the sentence; some are of a wrong unit."""
+    number = len(sentence) % 10
+    unit = "kg" if number == 0 else "ft"
+    return [
+        f'("property"<|>{name}<|>height<|>{number} {unit})',
+        f'("property"<|>{name}<|>built<|>185{number})',
+    ]
+
+
+PROPERTIES_MARK = "Give these properties"
+"""Words of a prompt whose vocabulary has properties."""
 STATUSES = ("TRUE", "FALSE", "SUSPECTED")
 
 

@@ -67,6 +67,13 @@ ONTOLOGY: Mapping[str, Any] = {
     "relationship_types": [{"name": "KNOWS", "symmetric": True}, {"name": "MADE"}],
     "patterns": [["PERSON", "KNOWS", "PERSON"], ["PERSON", "MADE", "PLACE"]],
 }
+VOCABULARY: Mapping[str, Any] = {
+    "entity_types": [
+        {"name": "PERSON", "properties": [HEIGHT]},
+        {"name": "PLACE", "properties": [HEIGHT, BUILT]},
+    ]
+}
+"""The types and properties that the prompt names."""
 ONTOLOGIES: list[Mapping[str, Any] | None] = [
     None,
     {**ONTOLOGY, "otherwise": "other"},
@@ -262,6 +269,8 @@ class History:
         (folder.root / "corrections.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for name in WORKFLOWS[workflow]:
             set_args(folder, name, **self.args)
+        # The prompt of the first night already names properties: another one would ask again.
+        write_yaml(folder.root / "prompts" / "vocabulary.yaml", VOCABULARY)
         decided = folder.root / "ontology.yaml"
         decided.unlink(missing_ok=True)
         if self.ontology is not None:
