@@ -220,22 +220,37 @@ def _test_property(rows: Any, name: str, condition: Mapping[str, Any]) -> Test:
 
 def _test_comparisons(values: Any, name: str, comparisons: Sequence[Comparison]) -> Test:
     """Return the test that an operator holds for a value and one of the comparisons."""
-    # Each comparison is one value, also of a list.
-    operator = "=" if name == "in" else name
-    tests: list[Test] = []
+    # Values of one form are one bound array: see ``_is_one_of``.
+    by_form: dict[tuple[str, str], list[str]] = {}
     for one in comparisons:
-        same_form = (values.c.type == one.type) & (values.c.unit == one.unit)
-        tests.append(same_form & _compare_values(values.c.value, operator, one))
+        by_form.setdefault((one.type, one.unit), []).append(one.value)
+    tests: list[Test] = []
+    for (type, unit), wanted in by_form.items():
+        same_form = (values.c.type == type) & (values.c.unit == unit)
+        if name in ("=", "in"):
+            tests.append(same_form & _equals_any_value(values.c.value, type, wanted))
+        else:
+            compared = [_compare_values(values.c.value, name, type, each) for each in wanted]
+            tests.append(same_form & or_(*compared))
     return or_(false(), *tests)
 
 
-def _compare_values(value: Cell, operator: str, comparison: Comparison) -> Test:
-    """Return the test of an operator on a value of the comparison's type."""
-    if comparison.type == "enum" and operator == "=":
-        return func.lower(value) == func.lower(comparison.value)
-    if comparison.type == "date" and operator != "matches":
-        return _compare_dates(value, operator, comparison.value)
-    return _test_value(value, None, operator, comparison.value)
+def _equals_any_value(value: Cell, type: str, wanted: Sequence[str]) -> Test:
+    """Return the test that a value of a property of this type equals one of those wanted."""
+    if type == "enum":
+        # PostgreSQL puts both sides into lower case, because Python does so by other rules.
+        each = func.unnest(literal(list(wanted), ARRAY(Text))).column_valued("wanted")
+        return func.lower(value).in_(select(func.lower(each)))
+    if type == "date":
+        return _is_within_any(value, wanted)
+    return _is_one_of(value, None, wanted)
+
+
+def _compare_values(value: Cell, operator: str, type: str, wanted: str) -> Test:
+    """Return the test of an operator other than equality on a value of a property of this type."""
+    if type == "date" and operator != "matches":
+        return _compare_dates(value, operator, wanted)
+    return _test_value(value, None, operator, wanted)
 
 
 def _test_date(rows: Any, name: str, operand: Any) -> Test:
@@ -253,18 +268,15 @@ def _test_date(rows: Any, name: str, operand: Any) -> Test:
         dates = as_dates(name, operand)
         if dates is None:
             return _test_metadata(in_metadata, name, operand)
-        test = or_(*(_compare_dates(date, name, wanted) for wanted in dates))
+        equal = name in ("=", "in")
+        test = _is_within_any(date, dates) if equal else _compare_dates(date, name, dates[0])
     return case((has_date, test), else_=_test_metadata(in_metadata, name, operand))
 
 
 def _compare_dates(date: Cell, name: str, wanted: str) -> Test:
-    """Return the test that the comparison holds for every day that the date may mean.
-
-    Where month or day are unknown, the first or the last day of all is written behind the date.
-    """
-    known = func.length(date) + 1
-    first = (date + func.substr(literal(FIRST_DAY), known)).collate("C")
-    last = (date + func.substr(literal(LAST_DAY), known)).collate("C")
+    """Return the test that the comparison, which is not equality, holds for every day that the date
+    may mean."""
+    first, last = _days_of(date)
     days = range_of(wanted)
     if name == "<":
         return last < days.first
@@ -272,9 +284,33 @@ def _compare_dates(date: Cell, name: str, wanted: str) -> Test:
         return last <= days.last
     if name == ">":
         return first > days.last
-    if name == ">=":
-        return first >= days.first
-    return and_(first >= days.first, last <= days.last)
+    return first >= days.first
+
+
+def _is_within_any(date: Cell, wanted: Sequence[str]) -> Test:
+    """Return the test that every day that the date may mean is within one of the dates wanted.
+
+    The dates are two bound arrays, so the statement is the same for one date and for a thousand.
+    """
+    first, last = _days_of(date)
+    ranges = [range_of(each) for each in wanted]
+    firsts = literal([days.first for days in ranges], ARRAY(Text))
+    lasts = literal([days.last for days in ranges], ARRAY(Text))
+    spans = func.unnest(firsts, lasts).table_valued(column("first", Text), column("last", Text))
+    span = spans.render_derived(name="span")
+    is_within = exists().where(first >= span.c.first, last <= span.c.last)
+    return is_within.correlate_except(span)
+
+
+def _days_of(date: Cell) -> tuple[Cell, Cell]:
+    """Return the first and the last day that a date may mean.
+
+    Where month or day are unknown, the first or the last day of all is written behind the date.
+    """
+    known = func.length(date) + 1
+    first = (date + func.substr(literal(FIRST_DAY), known)).collate("C")
+    last = (date + func.substr(literal(LAST_DAY), known)).collate("C")
+    return first, last
 
 
 def _test_column(cell: Cell, name: str, operand: Any) -> Test:

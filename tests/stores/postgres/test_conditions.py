@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event, select
 from sqlalchemy.dialects import postgresql
 
-from pipeline.contract.conditions import holds, operators
+from pipeline.contract.conditions import Comparison, holds, operators
 from pipeline.stores.postgres import conditions as conditions_module
 from pipeline.stores.postgres.conditions import SPACES, _bytes_of, _satisfied
 from pipeline.stores.postgres.schema import DOCUMENTS as SCHEMA
@@ -177,6 +177,22 @@ def test_a_list_of_values_is_a_constant_number_of_parameters(store: PostgresStor
 
     few = ["a", 2020, True]
     assert parameters([*few, *map(str, range(1000, 2000)), *range(1000)]) == parameters(few)
+
+
+def statement(field: str, operands: list[Any]) -> str:
+    tests = _satisfied(SCHEMA, [{field: {"in": operands}}])
+    return str(select(SCHEMA.c.id).where(*tests).compile(dialect=postgresql.dialect()))
+
+
+def test_a_list_of_dates_is_a_constant_number_of_parameters():
+    years = [str(year) for year in range(1000, 2000)]
+    assert statement("date", years) == statement("date", years[:2])
+
+
+@pytest.mark.parametrize("type", ["number", "date", "enum", "text"])
+def test_a_list_of_values_of_a_property_is_a_constant_number_of_parameters(type: str):
+    comparisons = [Comparison(type, "", str(number)) for number in range(1000, 2000)]
+    assert statement("entity.built", comparisons) == statement("entity.built", comparisons[:2])
 
 
 def test_the_limit_on_the_documents_that_are_listed_is_no_parameter(store: PostgresStore):
