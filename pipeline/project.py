@@ -325,6 +325,29 @@ class Project(Asking):
             )
         return project.index(name, progress, options=options)
 
+    def import_lightrag(
+        self,
+        folder: str | Path,
+        name: str = "lightrag",
+        progress: Progress | None = None,
+        options: RunOptions | None = None,
+    ) -> RunReport:
+        """Index a workflow that begins with ``read_lightrag``, reading this folder instead of that
+        of settings.
+
+        Raises UsageError for another workflow, SettingsError if a file is missing, DataError if
+        one is damaged or was written by another version.
+        """
+        from pipeline.settings.schema import LightragSettings
+
+        section = LightragSettings(path=str(Path(folder).resolve()))
+        project = replace(self, settings=self.settings.model_copy(update={"lightrag": section}))
+        if all(step.verb.name != "read_lightrag" for step in project.workflow(name).steps):
+            raise UsageError(
+                f"workflow '{name}': no step read_lightrag; name a workflow that begins with it"
+            )
+        return project.index(name, progress, options=options)
+
     def usage(self) -> pd.DataFrame:
         """Return one row for every call of every run; engine/usage/journal.py lists the columns."""
         from pipeline.engine.usage.journal import read_usage

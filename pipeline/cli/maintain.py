@@ -214,6 +214,12 @@ Theirs = Annotated[
 Importing = Annotated[
     str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")
 ]
+LightragFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The working folder of LightRAG 1.5.7.")
+]
+ImportingLightrag = Annotated[
+    str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_lightrag.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Write over an earlier export's files.")]
 
 
@@ -257,6 +263,28 @@ def import_graphrag(
 
     then = f"Next: graphmill load {name}\n"
     carry_out(import_tables, context, folder, overrides, as_json, log, then=then)
+
+
+def import_lightrag(
+    context: typer.Context, source: LightragFolder, name: ImportingLightrag = "lightrag",
+    folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False, log: Log = "auto",
+    allow_deletes: AllowDeletes = False,
+) -> None:  # fmt: skip
+    """Index what LightRAG has paid for: documents, passages, and the replies about each of them."""
+    from pipeline.engine.plan import RunOptions
+
+    options = RunOptions(allow_deletes=allow_deletes)
+
+    def import_replies(project: "Project", progress: "Progress") -> "RunReport":
+        return project.import_lightrag(source, name, progress, options)
+
+    then = (
+        "Vectors of LightRAG are not taken: the steps embed_* make them anew.\n"
+        f"Next: graphmill rejects {name}, which lists all that was not taken,"
+        f" and graphmill load {name}\n"
+    )
+    carry_out(import_replies, context, folder, overrides, as_json, log, then=then)
 
 
 def _print_exported(exported: "ExportReport") -> None:

@@ -32,6 +32,24 @@ def lost(meaning: str) -> Reason:
     return Reason(meaning, "lost")
 
 
+OF_OTHER_INDEXES: Mapping[str, Reason] = {
+    "duplicate_row": decided("a row of a table with the same cells as one before it"),
+    "incomplete": lost(
+        "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)"
+    ),
+    "dangling": lost(
+        "a row that names a document, text unit or entity that is not there (read_graphrag)"
+    ),
+    "unfinished": lost("a document that the other tool has not finished (read_lightrag)"),
+    "not_imported": decided(
+        "a file or a row of another index that the import does not take (read_lightrag)"
+    ),
+    "one_name": decided(
+        "names that another index keeps apart and that are one entity here (read_lightrag)"
+    ),
+}
+"""Reasons of rows and files of an index that another tool has built, and of tables."""
+
 REASONS: Mapping[str, Reason] = {
     # of documents and their records
     "unsupported": decided("a file of a kind that is not read"),
@@ -66,14 +84,7 @@ REASONS: Mapping[str, Reason] = {
         "a file that was read in its likeliest encoding, which may be another: of kind recovered"
     ),
     "duplicate_id": lost("a record with the id of one before it"),
-    # of rows of another index
-    "duplicate_row": decided("a row of a table with the same cells as one before it"),
-    "incomplete": lost(
-        "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)"
-    ),
-    "dangling": lost(
-        "a row that names a document, text unit or entity that is not there (read_graphrag)"
-    ),
+    **OF_OTHER_INDEXES,
     # of documents and of replies
     "empty": lost("no text in the document; nothing in the reply"),
     "parse": lost("the document, or the whole reply, cannot be read"),

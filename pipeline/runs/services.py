@@ -170,6 +170,7 @@ class Services:
                 "hashes": str(self.root / HASHES_FOLDER),
             },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
+            "lightrag": {"path": str(self.root / self.settings.lightrag.path)},
             "vocabulary": self._vocabulary_args(),
             "project": {"root": str(self.root)},
         }

@@ -78,6 +78,10 @@ class GraphragSettings(Section):
     path: str = "data/graphrag"
 
 
+class LightragSettings(Section):
+    path: str = "data/lightrag"
+
+
 class Price(Section):
     """The price of a million tokens, in any currency."""
 
@@ -552,6 +556,7 @@ class Settings(Section):
     max_delete_ratio: float = Field(default=0.3, ge=0, le=1)
     input: InputSettings = InputSettings()
     graphrag: GraphragSettings = GraphragSettings()
+    lightrag: LightragSettings = LightragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
     query: QuerySettings = QuerySettings()

@@ -31,6 +31,7 @@ from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.prune_graph import prune_graph
 from pipeline.verbs.read_corrections import read_corrections
 from pipeline.verbs.read_graphrag import read_graphrag
+from pipeline.verbs.read_lightrag import read_lightrag
 from pipeline.verbs.read_table import read_table
 from pipeline.verbs.report_communities import report_communities, report_communities_with_claims
 from pipeline.verbs.resolve_claims import resolve_claims
@@ -76,6 +77,7 @@ __all__ = [
     "prune_graph",
     "read_corrections",
     "read_graphrag",
+    "read_lightrag",
     "read_table",
     "report_communities",
     "report_communities_with_claims",

@@ -1,13 +1,17 @@
 """export and import, from the command: what one writes, the other reads."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import DeletionError, UsageError
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.verbs.graphrag_folders import version_3, write
+from tests.verbs.lightrag_folders import INDEX
 
 TABLES = ("documents", "text_units", "mentions", "entities", "relationships")
 
@@ -129,3 +133,51 @@ def test_export(kind: str, folder: ProjectFolder, theirs: Path, tmp_path: Path):
 def test_the_api_refuses_as_the_command_does(folder: ProjectFolder, tmp_path: Path):
     with folder.open() as project, pytest.raises(UsageError, match="nothing to export"):
         project.export("csv", tmp_path / "out")
+
+
+def test_a_second_import_of_lightrag_changes_nothing(folder: ProjectFolder):
+    first = folder.invoke("import", "lightrag", str(INDEX), "--json")
+    assert (first.exit_code, first.json["totals"]["calls"]) == (0, 0), first.stderr
+    with folder.open() as project:
+        names = set(project.table("entities", "lightrag")["name"])
+        assert {"Skarrow Lamp", "林秋雁", "Tide Book", "Otto Brun"} <= names
+        assert len({name for name in names if name.casefold() == "ada holm"}) == 1
+        again = project.import_lightrag(INDEX)
+        assert {step.action for step in again.steps} == {"reused"}
+
+
+def test_an_import_of_lightrag_tells_what_it_leaves_out(folder: ProjectFolder):
+    shown = folder.invoke("import", "lightrag", str(INDEX))
+    assert shown.exit_code == 0, shown.stderr
+    assert "Vectors of LightRAG are not taken" in shown.stdout
+    rejects = folder.invoke("rejects", "lightrag").stdout
+    assert "Hand-made Bell" in rejects
+
+
+def test_a_changed_index_of_lightrag_gives_what_a_full_build_gives(
+    folder: ProjectFolder, tmp_path: Path
+):
+    theirs = Path(shutil.copytree(INDEX, tmp_path / "rag_storage"))
+    status = theirs / "kv_store_doc_status.json"
+    with folder.open() as project:
+        project.import_lightrag(theirs)
+        rows = json.loads(status.read_text(encoding="utf-8"))
+        gone = next(id for id, row in rows.items() if row["file_path"] == "harbour.txt")
+        rows[gone]["status"] = "failed"
+        status.write_text(json.dumps(rows), encoding="utf-8")
+        project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
+    other = new_project(tmp_path / "full", NO_STORE)
+    with folder.open() as project, other.open() as full:
+        full.import_lightrag(theirs)
+        for name in TABLES:
+            tables = (one.table(name, "lightrag") for one in (project, full))
+            pd.testing.assert_frame_equal(*tables)
+        assert "Tessing" not in set(project.table("entities", "lightrag")["name"])
+
+
+def test_faults_of_lightrag_are_told(folder: ProjectFolder, tmp_path: Path):
+    done = folder.invoke("import", "lightrag", str(tmp_path), "--json")
+    assert (done.exit_code, done.json["outcome"]) == (2, "failed")
+    assert "no kv_store_full_docs.json" in done.stderr
+    other = folder.invoke("import", "lightrag", str(INDEX), "--workflow", "fast", "--json")
+    assert "no step read_lightrag" in other.stderr

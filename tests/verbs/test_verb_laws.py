@@ -2,6 +2,7 @@
 again."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from tests.query.memory_stores import LetterEmbedding
 from tests.slices import called_in_slices
 from tests.talking import converse
 from tests.verbs.graphrag_folders import version_3, write
+from tests.verbs.lightrag_folders import INDEX
 
 CORPUS = {
     "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
@@ -67,6 +69,7 @@ OWNERS = (
 )
 CHAIN: dict[str, dict[str, str]] = {
     "read_graphrag": {},
+    "read_lightrag": {},
     "load_documents": {},
     "join_documents": {},
     "select_documents": {},
@@ -138,6 +141,7 @@ KEEPERS = (
 )
 FILES = {
     "read_graphrag": "graphrag",
+    "read_lightrag": "lightrag",
     "load_documents": "corpus",
     "join_documents": "owners.csv",
     "read_corrections": "corrections.jsonl",
@@ -277,6 +281,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / FILES["read_table"]).mkdir()
     (root / FILES["read_table"] / "keepers.csv").write_text(KEEPERS, encoding="utf-8")
     write(root / FILES["read_graphrag"], version_3())
+    shutil.copytree(INDEX, root / FILES["read_lightrag"])
     return root
 
 

@@ -1,0 +1,343 @@
+"""read_lightrag: read documents, text units and extractions from an index of LightRAG."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import Field
+
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.rejects import make_reject
+from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, REJECTS, TEXT_UNITS
+from pipeline.documents.lightrag import (
+    CHUNKS,
+    GRAPH,
+    READ,
+    REPLIES,
+    STATUS,
+    Row,
+    lightrag_digest,
+    read_files,
+    records_of,
+)
+from pipeline.documents.lightrag import DOCUMENTS as DOCUMENTS_FILE
+from pipeline.documents.metadata import content_hash
+from pipeline.documents.own_tables.graphml import read_graphml
+from pipeline.documents.records import Fault
+from pipeline.models.base import Tokenizer
+from pipeline.models.parse.records import Entity, Relationship
+from pipeline.text.ids import clean, document_id, match_key, text_unit_id
+from pipeline.verbs.extract_graph import Grounding
+from pipeline.verbs.extract_table import BLANK
+
+FINISHED = "processed"
+BY_HAND = "manual_creation"
+"""The ``source_id`` that LightRAG gives to what a person has made."""
+BETWEEN_PARTS = "<SEP>"
+NO_PATH = frozenset({"", "unknown_source"})
+"""Paths of documents that LightRAG was given as a text."""
+SHOWN = 120
+"""The number of characters of a record or name that a message shows."""
+
+
+class LightragParams(Params):
+    """``path`` is the working folder of LightRAG, or that of its workspace."""
+
+    path: str = Field(
+        default="data/lightrag", exclude=True
+    )  # its content is stamped: a folder may move
+
+
+def folder_digest(params: LightragParams) -> str:
+    """Return a digest of the files; it changes when one of them does."""
+    return lightrag_digest(Path(params.path))
+
+
+@dataclass
+class _Rejects:
+    """The rejects of reading an index, in the order in which they are added."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, file: str, id: str, kind: str, reason: str, message: str) -> None:
+        where = clean(f"{file}: {id}" if id else file)
+        self.rows.append(make_reject(where, reason, clean(f"{where}: {message}"), kind))
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A text unit: its row, and the keys of the replies that were paid for it."""
+
+    row: Row
+    replies: Sequence[str]
+
+
+@verb(
+    inputs={},
+    outputs={
+        "documents": DOCUMENTS,
+        "text_units": TEXT_UNITS,
+        "extractions": EXTRACTIONS,
+        "rejects": REJECTS,
+    },
+    settings="lightrag",
+    stamp=folder_digest,
+    libraries=("rs-bpe", "networkx"),
+)
+def read_lightrag(
+    params: LightragParams, tokenizer: Tokenizer
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Read the working folder of LightRAG 1.5.7. Return DOCUMENTS, TEXT_UNITS, EXTRACTIONS and
+    REJECTS.
+
+    Extractions come from the cached replies of the passages, so relationships have the direction
+    that LightRAG's own graph has lost. If a reply and its gleaning name the same thing, the longer
+    description counts, as in LightRAG. Each record has weight 1. Documents that are not finished
+    are left out. Vectors are never read. Parts of the graph that no reply gives are rejects of the
+    reason not_imported. Other reasons are unfinished, dangling, empty, record and one_name.
+
+    Raises SettingsError if a file is missing, DataError if one is damaged or of another version.
+    """
+    folder = Path(params.path)
+    files = read_files(folder)
+    rejects = _Rejects()
+    documents = _read_documents(files, rejects)
+    units = _read_units(files[CHUNKS], documents, tokenizer, rejects)
+    extractions = _read_extractions(units, files[REPLIES], rejects)
+    _tell_graph(folder / GRAPH, extractions, files[REPLIES], rejects)
+    _tell_one_name(extractions, rejects)
+    _tell_other_files(folder, rejects)
+    return (
+        DOCUMENTS.frame(list(documents.values())),
+        TEXT_UNITS.frame([unit.row for unit in units]),
+        EXTRACTIONS.frame(extractions),
+        REJECTS.frame(rejects.rows),
+    )
+
+
+def _read_documents(files: Mapping[str, Mapping[str, Row]], rejects: _Rejects) -> dict[str, Row]:
+    """Return the rows of the finished documents by LightRAG's id."""
+    found: dict[str, Row] = {}
+    sources: set[str] = set()
+    for theirs, row in files[DOCUMENTS_FILE].items():
+        status = str(files[STATUS].get(theirs, {}).get("status", "not in the file"))
+        if status != FINISHED:
+            message = f"its status is {status}; let LightRAG finish it, and import again"
+            rejects.add(STATUS, theirs, "row", "unfinished", message)
+            continue
+        if row["parse_format"] != "raw":
+            message = f"its text is in other files (parse_format {row['parse_format']})"
+            rejects.add(DOCUMENTS_FILE, theirs, "row", "not_imported", message)
+            continue
+        path = clean(str(row["file_path"] or ""))
+        source = clean(theirs) if path in NO_PATH or path in sources else path
+        sources.add(source)
+        found[theirs] = _document(source, clean(str(row["content"])))
+    for theirs in files[STATUS].keys() - files[DOCUMENTS_FILE].keys():
+        rejects.add(STATUS, theirs, "row", "unfinished", f"it has no text in {DOCUMENTS_FILE}")
+    return found
+
+
+def _document(source: str, text: str) -> Row:
+    return {
+        "id": document_id(source),
+        "title": source,
+        "text": text,
+        "source": source,
+        "metadata": "{}",
+        "content_hash": content_hash(source, text, "{}"),
+        "title_from": "file_name",
+    }
+
+
+def _read_units(
+    chunks: Mapping[str, Row],
+    documents: Mapping[str, Row],
+    tokenizer: Tokenizer,
+    rejects: _Rejects,
+) -> list[_Unit]:
+    """Return the text units of the documents, in their order.
+
+    Chunks of documents that were left out are told in one reject.
+    """
+    units: list[_Unit] = []
+    seen: Counter[tuple[str, str]] = Counter()
+    orders: Counter[str] = Counter()
+    starts: dict[str, int] = defaultdict(lambda: -1)
+    homeless = 0
+    ordered = sorted(chunks.items(), key=lambda chunk: _place_of(chunk[1]))
+    for theirs, chunk in ordered:
+        document = documents.get(str(chunk["full_doc_id"]))
+        text = clean(str(chunk["content"]))
+        if document is None:
+            homeless += 1
+            continue
+        if not text.strip():
+            rejects.add(CHUNKS, theirs, "row", "incomplete", "no text")
+            continue
+        id = document["id"]
+        start = _find(text, document["text"], starts[id] + 1)
+        row = {
+            "id": text_unit_id(id, text, seen[id, text]),
+            "text": text,
+            "n_tokens": tokenizer.count(text),
+            "document_id": id,
+            "start": max(start, 0),
+            "end": start + len(text) if start >= 0 else 0,
+            "order": orders[id],
+            "heading": "",
+        }
+        units.append(_Unit(row, [str(key) for key in chunk["llm_cache_list"] or ()]))
+        seen[id, text] += 1
+        orders[id] += 1
+        starts[id] = max(start, starts[id])
+    if homeless:
+        message = f"{homeless} of {len(chunks)} passages belong to documents that were left out"
+        rejects.add(CHUNKS, "", "row", "dangling", message)
+    return units
+
+
+def _place_of(chunk: Row) -> tuple[str, int]:
+    """Return the document of a chunk and its place there."""
+    order = chunk["chunk_order_index"]
+    return str(chunk["full_doc_id"]), order if isinstance(order, int) else 0
+
+
+def _find(unit: str, document: str, earliest: int) -> int:
+    """Return the start of a text in its document, -1 if it is not there."""
+    start = document.find(unit, earliest)
+    return start if start >= 0 else document.find(unit)
+
+
+def _read_extractions(
+    units: Iterable[_Unit], replies: Mapping[str, Row], rejects: _Rejects
+) -> list[Row]:
+    """Return the records of all replies, by text unit and in the order in which they came."""
+    rows: list[Row] = []
+    for unit in units:
+        records: dict[tuple[str, ...], Row] = {}
+        for record in _records_of_unit(unit, replies, rejects):
+            key = _key_of(record)
+            earlier = records.get(key)
+            is_better = earlier is None or _length(record) > _length(earlier)
+            if is_better:
+                records[key] = record
+        is_grounded = Grounding(unit.row["text"])
+        for order, record in enumerate(records.values()):
+            place = {"text_unit_id": unit.row["id"], "order": order}
+            rows.append({**BLANK, **record, **place, "grounded": is_grounded(_names_of(record))})
+    return rows
+
+
+def _names_of(record: Row) -> Entity | Relationship:
+    """Return a record with the names of another one, all that a check of them needs."""
+    if record["kind"] == "entity":
+        return Entity(record["name"], record["type"], record["description"])
+    return Relationship(record["source"], record["target"], record["description"], (), 1.0)
+
+
+def _key_of(record: Row) -> tuple[str, ...]:
+    if record["kind"] == "entity":
+        return ("entity", record["name"])
+    return ("relationship", record["source"], record["target"])
+
+
+def _length(record: Row) -> int:
+    return len(record["description"])
+
+
+def _records_of_unit(unit: _Unit, replies: Mapping[str, Row], rejects: _Rejects) -> Iterator[Row]:
+    """Yield the records of a text unit; what is missing or unreadable is added to the rejects."""
+    id = unit.row["id"]
+    if not unit.replies:
+        rejects.add(CHUNKS, id, "row", "dangling", "llm_cache_list names no reply")
+    for key in unit.replies:
+        if key not in replies:
+            rejects.add(CHUNKS, id, "row", "dangling", f"{REPLIES} has no reply '{key[:SHOWN]}'")
+            continue
+        found = list(records_of(str(replies[key]["return"] or "")))
+        if not found and key == unit.replies[0]:
+            # A gleaning that finds nothing more is no loss.
+            rejects.add(REPLIES, key, "row", "empty", "no record in the first reply of a passage")
+        for record in found:
+            if isinstance(record, str):
+                rejects.add(REPLIES, key, "record", "record", f"no record: {record[:SHOWN]}")
+            else:
+                yield record
+
+
+def _tell_graph(
+    path: Path, extractions: Sequence[Row], replies: Mapping[str, Row], rejects: _Rejects
+) -> None:
+    """Add what stands in LightRAG's graph and in none of its replies to the rejects."""
+    if not path.is_file():
+        return
+    said = {record["description"] for record in extractions}
+    said |= {" ".join(str(reply["return"]).split()) for reply in replies.values()}
+    names = {record[end] for record in extractions for end in ("name", "source", "target")}
+    keys = {match_key(name) for name in names}
+    pairs = {frozenset(map(match_key, (row["source"], row["target"]))) for row in extractions}
+    for row in read_graphml(path):
+        if isinstance(row, Fault):
+            rejects.add(GRAPH, "", "row", "parse", row.message)
+            continue
+        fields: Mapping[str, Any] = row.fields
+        fact = _fault_of(fields, said, keys, pairs)
+        if fact:
+            ends = [str(fields[key]) for key in ("name", "source", "target") if key in fields]
+            where = " - ".join(ends)[:SHOWN]
+            rejects.add(GRAPH, where, "row", "not_imported", fact)
+
+
+def _fault_of(
+    fields: Mapping[str, Any], said: set[str], keys: set[str], pairs: set[frozenset[str]]
+) -> str:
+    """Return why a node or an edge of the graph is not imported; empty if replies give it."""
+    is_edge = "source" in fields and "target" in fields
+    if is_edge:
+        ends = frozenset(match_key(str(fields[end])) for end in ("source", "target"))
+        is_known = ends in pairs
+    else:
+        is_known = match_key(str(fields.get("name", ""))) in keys
+    told = "add it with 'graphmill corrections add' if it is to stay"
+    if BY_HAND in str(fields.get("source_id", "")) or not is_known:
+        return f"made by hand, no reply gives it; {told}"
+    parts = str(fields.get("description", "")).split(BETWEEN_PARTS)
+    unknown = [part for part in parts if part.strip() and " ".join(part.split()) not in said]
+    if unknown:
+        shown = " ".join(unknown[0].split())[:SHOWN]
+        return f"no reply gives this description, it may be edited by hand ({shown}); {told}"
+    return ""
+
+
+def _tell_one_name(extractions: Sequence[Row], rejects: _Rejects) -> None:
+    """Add how many names LightRAG keeps apart that are one entity here."""
+    spellings: dict[str, set[str]] = defaultdict(set)
+    for record in extractions:
+        for end in ("name", "source", "target"):
+            if record[end]:
+                spellings[match_key(record[end])].add(record[end])
+    several = [sorted(names) for names in spellings.values() if len(names) > 1]
+    if several:
+        number = sum(map(len, several))
+        example = ", ".join(several[0])[:SHOWN]
+        message = (
+            f"{number} names that LightRAG keeps apart by case or punctuation are"
+            f" {len(several)} entities here, for example {example}"
+        )
+        rejects.add(REPLIES, "", "row", "one_name", message)
+
+
+def _tell_other_files(folder: Path, rejects: _Rejects) -> None:
+    """Add each file that is not read, with the reason for vectors."""
+    for path in sorted(folder.iterdir()):
+        if path.name in READ or path.name.startswith("."):
+            continue
+        if path.name.startswith("vdb_"):
+            message = "vectors are made anew: another text, and another model"
+        else:
+            message = "it holds nothing that the replies and texts do not give"
+        rejects.add(path.name, "", "skipped", "not_imported", message)

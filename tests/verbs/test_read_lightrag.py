@@ -1,0 +1,134 @@
+"""read_lightrag: what it takes from an index of LightRAG 1.5.7, and what it tells."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pipeline.documents.lightrag import records_of
+from pipeline.errors import DataError, SettingsError
+from pipeline.verbs.read_lightrag import LightragParams, folder_digest, read_lightrag
+from tests.verbs.lightrag_folders import INDEX
+
+CHUNKS, REPLIES = "kv_store_text_chunks.json", "kv_store_llm_response_cache.json"
+
+
+class Characters:
+    """A tokenizer whose tokens are characters."""
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(INDEX, tmp_path / "rag_storage"))
+
+
+def read(folder: Path) -> dict[str, pd.DataFrame]:
+    tokenizer: Any = Characters()
+    names = ("documents", "text_units", "extractions", "rejects")
+    return dict(zip(names, read_lightrag(LightragParams(path=str(folder)), tokenizer), strict=True))
+
+
+def edit(path: Path, change: Callable[[Any], object]) -> None:
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    change(rows)
+    path.write_text(json.dumps(rows), encoding="utf-8")
+
+
+def messages(tables: dict[str, pd.DataFrame], reason: str) -> list[str]:
+    rejects = tables["rejects"]
+    return rejects.loc[rejects["reason"] == reason, "message"].tolist()
+
+
+def test_finished_documents_come_with_their_passages(index: Path):
+    tables = read(index)
+    assert set(tables["documents"]["source"]) == {"lamp.txt", "harbour.txt", "灯塔.txt", "json.txt"}
+    texts = tables["documents"].set_index("id")["text"]
+    for unit in tables["text_units"].to_dict("records"):
+        assert texts[unit["document_id"]][unit["start"] : unit["end"]] == unit["text"]
+    told = messages(tables, "unfinished")
+    assert len(told) == 1
+    assert "its status is failed" in told[0]
+
+
+def test_relationships_have_the_direction_of_the_replies(index: Path):
+    records = read(index)["extractions"]
+    related = records[records["kind"] == "relationship"]
+    pairs = set(zip(related["source"], related["target"], strict=True))
+    assert ("Skarrow Lamp", "Ada Holm") in pairs
+    assert ("林秋雁", "望海灯塔") in pairs
+    assert ("周明", "望海灯塔") in pairs, "the gleaning is read"
+    assert ("Ida Vale", "Tide Book") in pairs, "the reply in JSON is read"
+    assert set(related["weight"]) == {1.0}
+
+
+def test_the_longer_description_of_a_passage_counts(index: Path):
+    records = read(index)["extractions"]
+    ada = records[records["name"] == "Ada Holm"]
+    assert ada["description"].tolist() == ["Ada Holm built the Skarrow Lamp in the year 1871."]
+
+
+def test_all_that_is_not_taken_is_told(index: Path):
+    tables = read(index)
+    told = "\n".join(messages(tables, "not_imported"))
+    assert "Hand-made Bell: made by hand" in told
+    assert "it may be edited by hand (A town, as a person says.)" in told
+    unread = {path.name for path in index.iterdir() if path.name.startswith("vdb_")}
+    assert len(unread) == 3
+    for name in unread:
+        assert f"{name}: vectors are made anew" in told
+    assert "2 names" in messages(tables, "one_name")[0]
+    assert "broken line" in messages(tables, "record")[0]
+
+
+def test_no_node_that_a_reply_gives_is_told(index: Path):
+    rows = [one for one in messages(read(index), "not_imported") if ".graphml" in one]
+    assert len(rows) == 2, rows
+
+
+def test_a_missing_reply_is_told(index: Path):
+    chunks = json.loads((index / CHUNKS).read_text(encoding="utf-8"))
+    key = next(chunk["llm_cache_list"][0] for chunk in chunks.values() if chunk["llm_cache_list"])
+    edit(index / REPLIES, lambda replies: replies.pop(key))
+    told = messages(read(index), "dangling")
+    assert any(f"has no reply '{key}'" in one for one in told)
+
+
+@pytest.mark.parametrize("name", ["kv_store_full_docs.json", CHUNKS, REPLIES])
+def test_a_folder_without_a_file_is_refused(index: Path, name: str):
+    (index / name).unlink()
+    with pytest.raises(SettingsError, match=f"no {name}; name the working folder"):
+        read(index)
+
+
+def test_a_damaged_file_is_refused(index: Path):
+    (index / CHUNKS).write_text('{"doc-1": {"content"', encoding="utf-8")
+    with pytest.raises(DataError, match=f"{CHUNKS}: no readable JSON"):
+        read(index)
+
+
+def test_another_version_is_refused(index: Path):
+    edit(index / CHUNKS, lambda chunks: [chunk.pop("llm_cache_list") for chunk in chunks.values()])
+    with pytest.raises(DataError, match=r"no llm_cache_list; only indexes of LightRAG 1\.5\.7"):
+        read(index)
+
+
+def test_the_stamp_follows_the_content(index: Path):
+    params = LightragParams(path=str(index))
+    before = folder_digest(params)
+    shutil.copytree(index, index.parent / "moved")
+    assert folder_digest(LightragParams(path=str(index.parent / "moved"))) == before
+    edit(index / REPLIES, lambda replies: replies.clear())
+    assert folder_digest(params) != before
+
+
+def test_a_field_too_many_is_no_record():
+    assert list(records_of("entity<|#|>A<|#|>b<|#|>c<|#|>d<|#|>e")) == [
+        "entity<|#|>A<|#|>b<|#|>c<|#|>d<|#|>e"
+    ]
