@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.asking import Asking
 from pipeline.errors import UsageError
@@ -21,6 +21,7 @@ from pipeline.stores.base import Advanced, silent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import TracebackType
+    from typing import LiteralString
 
     import networkx as nx
     import pandas as pd
@@ -596,6 +597,32 @@ class Project(Asking):
         with self.runs.alone():
             imported.write_table(self.root, path, named)
         return found
+
+    @contextmanager
+    def queried_table(
+        self, url: str, query: str, table: str = "", columns: Mapping[str, str] | None = None
+    ) -> Iterator[Path]:
+        """Give a temporary file with the rows of a query in a Neo4j, for ``import_triples``.
+
+        Its name is ``table``, or one that the same query always has. The user and the password are
+        those of the settings ``cypher``. Raises UsageError for a query that writes, that has a
+        mistake, or that gives no table of facts; raises StoreError if the server does not answer.
+        """
+        from tempfile import TemporaryDirectory
+
+        from pipeline.documents.own_tables import imported, queried
+        from pipeline.runs.adapters import neo4j_source
+
+        source = neo4j_source(self.settings, url)
+        name = queried.name_table(url, query, table)
+        with TemporaryDirectory(prefix="graphmill-query-") as folder:
+            path = Path(folder) / name
+            named = imported.columns_of_import(self.root, path, columns or {}, {})
+            # The user's own query is the whole statement. Nothing else is put into it.
+            statement = cast("LiteralString", query)
+            with source.rows(statement) as (names, rows):
+                queried.write_rows(path, names, rows, named)
+            yield path
 
     @contextmanager
     def with_table(

@@ -101,6 +101,7 @@ import_app.command("graphrag")(maintain.import_graphrag)
 import_app.command("lightrag")(maintain.import_lightrag)
 import_app.command("ontology")(ontology.import_ontology)
 import_app.command("triples")(tables.import_triples)
+import_app.command("cypher")(tables.import_cypher)
 app.add_typer(import_app, name="import")
 
 

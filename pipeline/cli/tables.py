@@ -1,5 +1,6 @@
-"""The command import triples: a table of facts becomes part of the project."""
+"""The commands import triples and import cypher: a table of facts becomes part of the project."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,23 @@ from pipeline.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from pipeline.documents.own_tables.imported import TableImport
+    from pipeline.project import Project
+
+
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="FIELD=COLUMN",
+        help="The column that holds a field, if it has another name, as source=Company."),
+]  # fmt: skip
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--value", metavar="FIELD=TEXT",
+        help="A value for all rows, as type=SUPPLIES."),
+]  # fmt: skip
+OnlyPlan = Annotated[
+    bool,
+    typer.Option("--plan", help="Only say what the next run would do and cost then."),
+]
 
 
 def import_triples(
@@ -26,26 +44,54 @@ def import_triples(
     source: Annotated[Path, typer.Argument(metavar="FILE",
         help="A table: .csv, .tsv, .json, .jsonl, .parquet or .graphml.")],
     name: Name = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    column: Annotated[list[str] | None, typer.Option("--column", metavar="FIELD=COLUMN",
-        help="The column that holds a field, if it has another name, as source=Company.")] = None,
-    value: Annotated[list[str] | None, typer.Option("--value", metavar="FIELD=TEXT",
-        help="A value for all rows, as type=SUPPLIES.")] = None,
-    only_plan: Annotated[bool, typer.Option("--plan",
-        help="Only say what the next run would do and cost then.")] = False,
+    column: Columns = None, value: Values = None, only_plan: OnlyPlan = False,
 ) -> None:  # fmt: skip
     """Put a table of facts into the project's folder tables; the next run reads it, without a model
     for its rows."""
     columns, values = _read_pairs("--column", column), _read_pairs("--value", value)
     with open_project(context, folder, overrides, as_json) as project:
+        _import_table(project, source, columns, values, name, only_plan, as_json)
+
+
+def import_cypher(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL",
+        help="The address of a Neo4j: bolt://host:7687 or neo4j://host:7687.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY",
+        help="A query in Cypher that reads and returns source, type and target, or name.")],
+    name: Name = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    table: Annotated[str, typer.Option("--table", metavar="NAME",
+        help="The name of the table; by default one that the same query always has.")] = "",
+    column: Columns = None, value: Values = None, only_plan: OnlyPlan = False,
+) -> None:  # fmt: skip
+    """Put the rows of a query in a Neo4j into the project's folder tables, as import triples does.
+    The same command refreshes them."""
+    columns, values = _read_pairs("--column", column), _read_pairs("--value", value)
+    with (
+        open_project(context, folder, overrides, as_json) as project,
+        project.queried_table(url, query, table, columns) as path,
+    ):
+        _import_table(project, path, columns, values, name, only_plan, as_json)
+
+
+def _import_table(
+    project: "Project",
+    source: Path,
+    columns: Mapping[str, str],
+    values: Mapping[str, str],
+    workflow: str | None,
+    only_plan: bool,
+    as_json: bool,
+) -> None:
+    """Put a table into the project and print what its rows are, or only print the plan."""
+    if only_plan:
         from pipeline.engine.plan import Selection
 
-        if not only_plan:
-            imported = project.import_triples(source, columns, values)
-        else:
-            with project.with_table(source, columns, values) as (imported, changed):
-                _print_import(imported, as_json)
-                show_plan(changed, name, changed.forecast(name), Selection(), as_json)
-            return
+        with project.with_table(source, columns, values) as (imported, changed):
+            _print_import(imported, as_json)
+            show_plan(changed, workflow, changed.forecast(workflow), Selection(), as_json)
+        return
+    imported = project.import_triples(source, columns, values)
     if as_json:
         print_json(
             {

@@ -88,7 +88,10 @@ def _secrets(settings: Settings) -> list[str]:
         *(one.key for one in serve.keys.values()),
         *(endpoint.api_key for endpoint in endpoints),
     ]
-    secrets = {key.get_secret_value() for key in (settings.stores.neo4j.password, *keys)}
+    secrets = {
+        key.get_secret_value()
+        for key in (settings.stores.neo4j.password, settings.cypher.password, *keys)
+    }
     for endpoint in endpoints:
         secrets.update(endpoint.secrets)
     urls = [settings.stores.postgres.url, settings.cache]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pipeline.settings.schema import ChatSettings, EndpointSettings
     from pipeline.stores.base import Live, Store
     from pipeline.stores.connection import Result, Start, Work
+    from pipeline.stores.neo4j.source import Neo4jSource
     from pipeline.stores.neo4j.store import Neo4jStore
     from pipeline.stores.postgres.hnsw import Hnsw
     from pipeline.stores.postgres.store import PostgresStore
@@ -394,6 +395,14 @@ def neo4j_store(settings: Settings) -> Neo4jStore:
         settings.workspace,
         max_source_ids=neo4j.max_source_ids,
     )
+
+
+def neo4j_source(settings: Settings, url: str) -> Neo4jSource:
+    """Return a Neo4j from which ``import cypher`` reads."""
+    from pipeline.stores.neo4j.source import Neo4jSource
+
+    cypher = settings.cypher
+    return Neo4jSource(url, cypher.user, cypher.password.get_secret_value(), cypher.database)
 
 
 def _find_model(models: dict[str, Model], name: str, where: str) -> Model:

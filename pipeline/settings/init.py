@@ -24,6 +24,8 @@ OPENAI_API_KEY=
 # Any server that speaks the OpenAI protocol, for example Ollama: http://localhost:11434/v1
 OPENAI_BASE_URL=
 NEO4J_PASSWORD=
+# The Neo4j from which "graphmill import cypher" reads.
+CYPHER_PASSWORD=
 # The key by which others may ask "graphmill serve": openssl rand -base64 32
 GRAPHMILL_API_KEY=
 """

@@ -294,6 +294,17 @@ class StoresSettings(Section):
     neo4j: Neo4jSettings = Neo4jSettings()
 
 
+class CypherSettings(Section):
+    """The user of the Neo4j from which ``import cypher`` reads.
+
+    They are not those of ``stores.neo4j``, so that no password is sent to another server.
+    """
+
+    user: str = "neo4j"
+    password: SecretStr = SecretStr("")
+    database: str = ""
+
+
 class TlsSettings(Section):
     """Files with the certificates and the key by which processes of a cluster trust each other."""
 
@@ -559,6 +570,7 @@ class Settings(Section):
     lightrag: LightragSettings = LightragSettings()
     models: ModelsSettings = ModelsSettings()
     stores: StoresSettings = StoresSettings()
+    cypher: CypherSettings = CypherSettings()
     query: QuerySettings = QuerySettings()
     engine: EngineSettings = EngineSettings()
     serve: ServeSettings = ServeSettings()
