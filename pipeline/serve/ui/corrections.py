@@ -41,7 +41,8 @@ class Corrected(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kind: Literal[
         "rename", "delete_entity", "set_type", "describe_entity", "set_property",
-        "delete_property", "delete_statement", "turn_statement", "retype_statement", "describe_statement", "keep",
+        "delete_property", "delete_statement", "turn_statement", "retype_statement",
+        "describe_statement", "keep",
     ]  # fmt: skip
     entity: Name | None = None
     to: Name | None = None
