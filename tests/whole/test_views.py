@@ -24,9 +24,10 @@ from pipeline.project import Project
 from pipeline.snapshots.manifests import view_of
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
 from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of
+from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
-from tests.states import models, postgres_rows
+from tests.states import models, neo4j_rows, postgres_rows
 from tests.whole.moments import LOAD, STATEMENT, run_apart
 
 VIEW = "open"
@@ -242,6 +243,39 @@ def test_a_purge_reaches_the_workspace_of_a_view(folder: ProjectFolder, postgres
             project.settings.workspace,
             shown,
         }
+
+
+def graph_rows(address: Neo4jAddress, workspace: str) -> dict[str, list[str]]:
+    """Return the nodes and relationships without the node about the load, which names the view."""
+    found = neo4j_rows(address, workspace)
+    nodes = [row for row in found["nodes"] if "GraphmillLive" not in row]
+    return {**found, "nodes": nodes}
+
+
+def test_the_graph_of_a_view_in_neo4j_is_that_of_a_project_with_its_documents_alone(
+    folder: ProjectFolder, tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress
+):
+    in_neo4j = {"graph": "neo4j", "neo4j": vars(neo4j_address)}
+    single = new_project(tmp_path / "alone", postgres_url, {}, workflow="fast", max_reject_ratio=1)
+    for project_folder in (folder, single):
+        project_folder.edit_settings(stores={"postgres": {"url": postgres_url}, **in_neo4j})
+    rows = first_rows(1)
+    for _ in range(2):
+        put(folder, rows)
+        put(single, rows, only_open=True)
+        with folder.open() as project, single.open() as alone:
+            project.run()
+            alone.run()
+            assert project.verify().agrees
+            own = project.over_view(VIEW).query_data("Mira Vale", mode="local")
+            wanted = alone.query_data("Mira Vale", mode="local")
+        of_view = graph_rows(neo4j_address, f"{workspace_of(folder.root)}--{VIEW}")
+        of_single = graph_rows(neo4j_address, workspace_of(single.root))
+        assert of_view["nodes"]
+        assert of_view == of_single
+        assert CANARY in repr(neo4j_rows(neo4j_address, workspace_of(folder.root)))
+        assert own["entities"] == wanted["entities"]
+        rows = changed(random.Random(5), rows)
 
 
 def test_a_view_that_settings_have_no_more_is_told_and_stands_in_the_way_of_a_purge_until_it_is_dropped(  # noqa: E501
