@@ -102,7 +102,10 @@ def health(
     units, rejects = len(read[TEXT_UNITS]), read["rejects"].to_pandas()
     dropped = rejects["reason"].value_counts()
     extracting = {step.id for step in extracting_steps(workflow)}
-    rejected = _rows_of_kind(rejects, ROW, extracting) - set(unit.dictionary.to_pylist())
+    # A step that imports an index writes extractions too; its rejects are also of files.
+    of_units = set(read[TEXT_UNITS]["id"].to_pylist())
+    rejected = _rows_of_kind(rejects, ROW, extracting) & of_units
+    rejected -= set(unit.dictionary.to_pylist())
     named = _names_of_poor_units(unit, records["name"].combine_chunks())
     counts: dict[str, float] = {
         "text_units": units,

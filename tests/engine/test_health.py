@@ -118,6 +118,11 @@ def test_text_units_that_were_rejected_are_not_text_units_without_entities(store
     assert not list(extraction_notes(counts, INDEX))
 
 
+def test_rejected_files_of_an_import_are_no_text_units(store: SnapshotStore):
+    counts = measured(store, {"d/0": [entity("Ada")]}, rejected=("kv_store_doc_status.json: d/9",))
+    assert (counts["rejected_units"], counts["without_entities"]) == (0, 0)
+
+
 def test_where_a_model_finds_nothing_the_advice_is_to_look_at_the_model(store: SnapshotStore):
     [note] = extraction_notes(
         measured(store, {"d/0": [], "d/1": [], "d/2": [entity("Ada")]}), INDEX
