@@ -124,8 +124,8 @@ def test_one_option_has_one_meaning():
         if parameter.metavar == "WORKFLOW" or "--workflow" in parameter.opts
     }
     assert (
-        len(workflows) == 4
-    )  # what makes takes that of settings, what looks that of the workspace; init and import
+        len(workflows) == 5
+    )  # what makes takes that of settings, what looks that of the workspace; init, and the imports of two kinds of index
 
 
 def _commands(group: Any) -> Iterator[Any]:
