@@ -33,10 +33,11 @@ from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_matches import count_matches, find_step, read_matches
-from pipeline.runs.correction_steps import CORRECT, MERGE, READ
+from pipeline.runs.correction_steps import CORRECT, MERGE, READ, RECORDS
 from pipeline.runs.ontology_steps import ATTRIBUTES
 from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
+from pipeline.snapshots.store import Snapshot
 from pipeline.text.ids import clean_name, entity_id, match_key
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
@@ -311,7 +312,7 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
     if reading is None or isinstance(decision, Pair | Keep):
         return Effect(decision, pending=not isinstance(decision, Keep))
     tables = project.snapshots.manifest(workflow.name).tables
-    extractions = tables.get(reading.inputs["extractions"])
+    extractions = _find_records(workflow, tables, reading.inputs[RECORDS])
     units = tables.get(reading.inputs["text_units"])
     if extractions is None or units is None:
         return Effect(decision)
@@ -321,6 +322,22 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
         list_rows(decisions),
     )
     return Effect(decision, *count_matches(matches).get(decision.id, (0, 0)), pending=True)
+
+
+def _find_records(
+    workflow: Workflow, tables: Mapping[str, Snapshot], table: str
+) -> Snapshot | None:
+    """Return the records of a table as the last run had them; None if it had none.
+
+    A step that is new since then, as after a first ontology, has written nothing yet. Then the
+    records are those that the step reads.
+    """
+    while table not in tables:
+        writers = [step for step in workflow.steps if table in step.outputs.values()]
+        if not writers or RECORDS not in writers[0].inputs:
+            return None
+        table = writers[0].inputs[RECORDS]
+    return tables[table]
 
 
 def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:
