@@ -68,7 +68,9 @@ def fault_of_neo4j(uri: str) -> str:
     try:
         parts = urlsplit(uri)
         has_host = bool(parts.hostname) and parts.port != 0
-        fits = parts.scheme in NEO4J_SCHEMES and has_host and "@" not in uri
+        # Only a routing driver takes parameters; the message of another one would quote them.
+        is_bare = parts.scheme.startswith("neo4j") or not parts.query
+        fits = parts.scheme in NEO4J_SCHEMES and has_host and is_bare and "@" not in uri
     except ValueError:
         fits = False
     return "" if fits else f"no address of a Neo4j; {NEO4J_FORM}"

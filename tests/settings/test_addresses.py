@@ -35,6 +35,7 @@ def test_a_faulty_address_of_postgres_has_its_fault_named_and_no_secret_shown(ur
         "h",
         "bolt://h:port",
         f"bolt://h?u={SECRET}@",
+        f"bolt://h:7687?password={SECRET}",
     ],
 )
 def test_a_faulty_address_of_neo4j_is_refused_and_not_shown(uri: str):
