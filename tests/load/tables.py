@@ -140,7 +140,7 @@ def corpus(
     tables["attributes"] = [
         (
             attribute_id(entity_id(name), "height", str(len(name)), unit[0]), entity_id(name),
-            "height", "number", str(len(name)), "m", unit[0], unit[3],
+            "height", "number", str(len(name)), "m", unit[0], unit[3], "",
         )
         for name in names
         for unit in units[:1]
