@@ -28,18 +28,16 @@ def texts_may_differ(
     affected if the names of its own document have changed, if its text may contain one that was
     added or removed, or if it has a link that leads to another name now.
     """
-    links_differ = links_may_differ(text_units, before, now)
-    names_before = names_of_documents(title_rows(before))
-    names_now = names_of_documents(title_rows(now))
-    differing = names_before.items() ^ names_now.items()
-    if not differing:
-        return links_differ
+    change = _compare_names(before, now)
+    affected = _links_differ(text_units, change)
+    if not change.named:
+        return affected
     forms: set[str] = set()
-    for _, names in differing:
+    for _, names in change.named:
         forms.update(title_forms(names.title), names.aliases)
     search = TitleSearch(forms)
     may_contain_title = text_units["text"].map(search.may_find).astype(bool)
-    return links_differ | may_contain_title
+    return affected | may_contain_title
 
 
 def links_may_differ(
@@ -50,17 +48,38 @@ def links_may_differ(
     The inputs are those of `texts_may_differ`. A text unit is affected if the names of its own
     document have changed, or if it has a link that leads to another name now.
     """
+    return _links_differ(text_units, _compare_names(before, now))
+
+
+class _NameChange(NamedTuple):
+    """The names that only one of two states of the documents has.
+
+    ``named`` has pairs of a document's id and its names, ``moved`` the keys of links that lead to
+    another name.
+    """
+
+    named: set[tuple[str, Names]]
+    moved: set[str]
+
+
+def _compare_names(before: pd.DataFrame, now: pd.DataFrame) -> _NameChange:
+    """Compare the names of the documents before and now, and what links lead to."""
     rows_before, rows_now = title_rows(before), title_rows(now)
     names_before, names_now = names_of_documents(rows_before), names_of_documents(rows_now)
-    renamed = [document for document, _ in names_before.items() ^ names_now.items()]
-    affected = text_units["document_id"].isin(renamed)
     targets_before = link_targets(rows_before, names_before)
     targets_now = link_targets(rows_now, names_now)
     moved = {key for key, _ in targets_before.items() ^ targets_now.items()}
-    if not moved:
+    return _NameChange(names_before.items() ^ names_now.items(), moved)
+
+
+def _links_differ(text_units: pd.DataFrame, change: _NameChange) -> pd.Series:
+    """Return for each text unit whether a link of it, or the name of its document, has changed."""
+    renamed = [document for document, _ in change.named]
+    affected = text_units["document_id"].isin(renamed)
+    if not change.moved:
         return affected
     has_moved_link = [
-        any(link.key in moved for link in find_links(text)) for text in text_units["text"]
+        any(link.key in change.moved for link in find_links(text)) for text in text_units["text"]
     ]
     return affected | pd.Series(has_moved_link, index=text_units.index, dtype=bool)
 

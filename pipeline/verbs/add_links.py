@@ -11,6 +11,7 @@ from pipeline.phrases.links import LINK_KEYWORD, find_links
 from pipeline.text.clip import clip
 from pipeline.text.ids import match_key
 from pipeline.text.sentences import sentence_spans
+from pipeline.verbs.add_tables import unite
 
 LINK_COLUMNS = {
     "kind": "relationship",
@@ -59,11 +60,7 @@ def add_links(
             place = {"text_unit_id": unit_id, "order": order, "grounded": True}
             ends = {"source": own_name, "target": target, "description": description}
             rows.append({**place, **ends, **LINK_COLUMNS})
-    if not rows:
-        return said
-    # pandas would take the types of an empty frame into account, too.
-    found = [frame for frame in (said, EXTRACTIONS.frame(rows)) if len(frame)]
-    return pd.concat(found, ignore_index=True)
+    return unite(said, EXTRACTIONS.frame(rows))
 
 
 def _describe_links(text: str, own_name: str, known: LinkNames) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ DOCUMENT_IDS = table("id", id=STRING)
 )
 def add_tables(documents: pd.DataFrame, table_documents: pd.DataFrame) -> pd.DataFrame:
     """Return the documents of the input folder and those that are rows of tables."""
-    return _unite(documents, table_documents)
+    return unite(documents, table_documents)
 
 
 @verb(
@@ -44,10 +44,10 @@ def add_table_extractions(
     extractions: pd.DataFrame, table_extractions: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the records of texts and those of tables."""
-    return _unite(extractions, table_extractions)
+    return unite(extractions, table_extractions)
 
 
-def _unite(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+def unite(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of two tables with the same columns."""
     # pandas would take the types of an empty frame into account, too.
     filled = [frame for frame in (first, second) if len(frame)]
