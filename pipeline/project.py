@@ -319,12 +319,7 @@ class Project(Asking):
         from pipeline.settings.schema import GraphragSettings
 
         section = GraphragSettings(path=str(Path(folder).resolve()))
-        project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
-        if all(step.verb.name != "read_graphrag" for step in project.workflow(name).steps):
-            raise UsageError(
-                f"workflow '{name}': no step read_graphrag; name a workflow that begins with it"
-            )
-        return project.index(name, progress, options=options)
+        return self._import_index({"graphrag": section}, "read_graphrag", name, progress, options)
 
     def import_lightrag(
         self,
@@ -342,10 +337,24 @@ class Project(Asking):
         from pipeline.settings.schema import LightragSettings
 
         section = LightragSettings(path=str(Path(folder).resolve()))
-        project = replace(self, settings=self.settings.model_copy(update={"lightrag": section}))
-        if all(step.verb.name != "read_lightrag" for step in project.workflow(name).steps):
+        return self._import_index({"lightrag": section}, "read_lightrag", name, progress, options)
+
+    def _import_index(
+        self,
+        sections: Mapping[str, Any],
+        verb: str,
+        name: str,
+        progress: Progress | None,
+        options: RunOptions | None,
+    ) -> RunReport:
+        """Index a workflow that has this source verb, with other sections of settings.
+
+        Raises UsageError for a workflow without the verb.
+        """
+        project = replace(self, settings=self.settings.model_copy(update=sections))
+        if all(step.verb.name != verb for step in project.workflow(name).steps):
             raise UsageError(
-                f"workflow '{name}': no step read_lightrag; name a workflow that begins with it"
+                f"workflow '{name}': no step {verb}; name a workflow that begins with it"
             )
         return project.index(name, progress, options=options)
 
