@@ -7,7 +7,6 @@ from pipeline.models.endpoint.connection import http_library
 from pipeline.settings.schema import OidcSettings
 
 SUBJECT = "serve.users.oidc"
-METADATA = ".well-known/openid-configuration"
 PATIENCE = 10.0
 """The seconds in which the provider has to answer."""
 
@@ -20,7 +19,7 @@ def examine_sign_in(oidc: OidcSettings) -> Iterator[Finding]:
     if not oidc.issuer:
         return
     http = http_library()
-    address = f"{oidc.issuer.rstrip('/')}/{METADATA}"
+    address = oidc.metadata_address
     try:
         answer = http.get(address, timeout=PATIENCE)
         answer.raise_for_status()
@@ -34,5 +33,5 @@ def examine_sign_in(oidc: OidcSettings) -> Iterator[Finding]:
         fact = f"the provider calls itself {issuer!r}, and issuer is {oidc.issuer!r}"
         yield Finding("settings", SUBJECT, "failed", fact, "set issuer to the provider's own name")
         return
-    fact = f"{oidc.issuer} answers; register {oidc.public_url.rstrip('/')}/oidc/callback there"
+    fact = f"{oidc.issuer} answers; register {oidc.redirect_address} there"
     yield Finding("settings", SUBJECT, "ok", fact)

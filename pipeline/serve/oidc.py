@@ -27,7 +27,6 @@ PATIENCE = 10.0
 """The seconds in which the provider has to answer each request."""
 LEEWAY = 60
 """The seconds by which the provider's clock may differ from that of this machine."""
-CALLBACK = "oidc/callback"
 
 
 class SignInError(Exception):
@@ -40,10 +39,6 @@ class Provider:
 
     settings: OidcSettings
 
-    @property
-    def redirect_address(self) -> str:
-        return f"{self.settings.public_url.rstrip('/')}/{CALLBACK}"
-
     async def leave(self, http: Request, flow: dict[str, Any]) -> str:
         """Return the address at which the provider signs a person in.
 
@@ -53,7 +48,7 @@ class Provider:
         http.scope["session"] = flow
         try:
             await self._check_metadata()
-            answer = await self._client.authorize_redirect(http, self.redirect_address)
+            answer = await self._client.authorize_redirect(http, self.settings.redirect_address)
         except Exception as error:  # noqa: BLE001 - a library, a network and a server may fail
             raise self._failed(error) from None
         return answer.headers["location"]
@@ -134,7 +129,7 @@ class Provider:
         settings = self.settings
         return OAuth().register(
             "provider",
-            server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
+            server_metadata_url=settings.metadata_address,
             client_id=settings.client_id,
             client_secret=settings.client_secret.get_secret_value() or None,
             client_kwargs={

@@ -472,6 +472,17 @@ class OidcSettings(Section):
     user_claim: str = "preferred_username"
     groups_claim: str = "groups"
 
+    @property
+    def metadata_address(self) -> str:
+        """Return the address at which the provider describes itself (OpenID Connect Discovery 1.0,
+        section 4)."""
+        return f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+
+    @property
+    def redirect_address(self) -> str:
+        """Return the address to which the provider sends people back."""
+        return f"{self.public_url.rstrip('/')}/oidc/callback"
+
     @model_validator(mode="after")
     def _is_whole_and_encrypted(self) -> Self:
         if not self.issuer:
