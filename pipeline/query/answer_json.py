@@ -56,6 +56,22 @@ def references_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     }
 
 
+def statements_json(context: Context, most: int, longest: int) -> list[dict[str, Any]]:
+    """Return at most ``most`` statements, with the names of their ends, by relationship.
+
+    The best relationships come first. Of each description, the first ``longest`` characters stay.
+    """
+    links = context.facts or context.relationships.records
+    shown: list[dict[str, Any]] = []
+    for link in links:
+        for statement in context.statements:
+            if statement.relationship_id == link.id:
+                ends = {"source": link.source, "target": link.target}
+                fields = _statement_json(statement)
+                shown.append({**ends, **fields, "description": statement.description[:longest]})
+    return shown[:most]
+
+
 def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
     """Return table -> number of records that the budget had no room for."""
     return {name: getattr(context, name).dropped for name in shown_tables(request)}

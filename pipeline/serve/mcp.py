@@ -24,7 +24,7 @@ from pipeline.errors import INTERRUPTED
 from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.query.answer import Answer
-from pipeline.query.answer_json import reference_json
+from pipeline.query.answer_json import reference_json, statements_json
 from pipeline.query.context import Reference
 from pipeline.query.marks import on_one_line
 from pipeline.runs.services import DEFAULT
@@ -51,7 +51,8 @@ from, and name their sources. Ask in whole sentences, one question at a time; na
 """  # noqa: E501
 ABOUT_QUERY_DATA = """
 Find passages, entities and relationships for a question, with their sources. The text is a context to answer from; the
-structured result says which passage [ref:n] is, by its document and offsets. No model writes an answer.
+structured result says which passage [ref:n] is, by its document and offsets, and lists statements with their dates. No
+model writes an answer.
 """  # noqa: E501
 ABOUT_QUERY = """
 An answer by the project's own model, from the documents alone, that cites its sources as [1]. The structured result has
@@ -73,6 +74,9 @@ NO_EVIDENCE: Mapping[str, str] = {
 MOST_CALLS = 2
 """The most model calls of `query_data`: one over a window of community reports, and one that is
 counted for an answer. More reports are more than an assistant wants to read."""
+MOST_STATEMENTS, LONGEST_DESCRIPTION = 20, 300
+"""Most statements of a result, and most characters of the description of each. They come on top of
+``max_total_tokens``, and are about 2,000 tokens at most."""
 EVIDENCE_FIELDS = frozenset(
     {
         "mode",
@@ -173,7 +177,9 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         found = await ask(query, options, context)
         content = found.to_json(evidence=False)
         structured = {name: value for name, value in content.items() if name in EVIDENCE_FIELDS}
-        structured = {"references": _places(found.references), **structured}
+        statements = statements_json(found.context, MOST_STATEMENTS, LONGEST_DESCRIPTION)
+        places = _places(found.references)
+        structured = {"references": places, "statements": statements, **structured}
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
     @with_parameters(OF_QUERY)

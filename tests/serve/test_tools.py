@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from pipeline.project import Project
-from pipeline.serve.mcp import http_app, mcp_of
+from pipeline.serve.mcp import MOST_STATEMENTS, http_app, mcp_of
 from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
 from pipeline.settings.query_fields import Mode
@@ -118,6 +118,21 @@ def test_it_says_why_there_is_no_evidence(
         asyncio.run(queries.close())
     assert (found.is_error, found.structured_content["reason"]) == (False, reason)
     assert said in found.content[0].text
+
+
+def test_evidence_has_the_statements_of_its_relationships_with_their_passages(project: Project):
+    asked = {"query": QUESTION, "mode": "local", "ll_keywords": ["Idra Senn", "Brack Institute"]}
+    options = {name: value for name, value in asked.items() if name != "query"}
+    data = project.query_data(QUESTION, **options, max_total_tokens=5000)
+    expected = [
+        {"source": link["source"], "target": link["target"], **statement}
+        for link in data["relationships"]
+        for statement in link.get("statements", [])
+    ]
+    queries = Queries(project.settings.serve)
+    _, [found] = call(mcp_of(project, queries), ("query_data", asked))
+    asyncio.run(queries.close())
+    assert found.structured_content["statements"] == expected[:MOST_STATEMENTS] != []
 
 
 def test_a_result_is_of_a_size_that_assistants_take(tmp_path: Path, postgres_url: str):
