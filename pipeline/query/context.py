@@ -15,7 +15,7 @@ from pipeline.query.marks import inert, on_one_line
 from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.search.versions import MOST_COMPARED, is_older
+from pipeline.query.search.versions import find_newer
 from pipeline.stores.records import (
     Attribute,
     Claim,
@@ -118,6 +118,7 @@ def build_references(
     ``fields``: names of the metadata to be shown. ``mark``: the format of a citation.
     """
     chunks = list(chunks)
+    newer_than = find_newer(chunks)
     references: list[Reference] = []
     for chunk in chunks:
         reference = Reference(
@@ -130,7 +131,7 @@ def build_references(
             start=chunk.start,
             end=chunk.end,
             content=chunk.content,
-            about=_describe_document(chunk, chunks, fields, mark),
+            about=_describe_document(chunk, newer_than[chunk.id], fields, mark),
             heading=chunk.heading,
             date=chunk.date,
         )
@@ -139,9 +140,11 @@ def build_references(
 
 
 def _describe_document(
-    chunk: Passage, chunks: Sequence[Passage], fields: Sequence[str], mark: str
+    chunk: Passage, newer: Sequence[Passage], fields: Sequence[str], mark: str
 ) -> str:
     """Return title, metadata and newer version of a document, each after a bar; "" if none.
+
+    ``newer``: the passages of newer versions of it; the first one is named.
 
     A title that is the name of the file is left out. No value can look like another one, like a
     citation or like another line.
@@ -157,9 +160,8 @@ def _describe_document(
         plain = [str(item) for item in items if isinstance(item, str | int | float)]
         shown[name] = ", ".join(plain)
     parts = [f" | {name}: {_as_value(text)}" for name, text in shown.items() if text.strip()]
-    newer = next((other for other in chunks[:MOST_COMPARED] if is_older(chunk, other)), None)
-    if newer is not None:
-        parts.append(f" | older version of {mark.format(newer.number)}")
+    if newer:
+        parts.append(f" | older version of {mark.format(newer[0].number)}")
     return "".join(parts)
 
 

@@ -6,6 +6,7 @@ A passage is never hidden. Versions of one document are known by their metadata 
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.stores.records import Passage
@@ -56,11 +57,12 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
     if YEAR.search(question) and not newest:
         return list(passages)
     compared = passages[:MOST_COMPARED]
+    newer_than = find_newer(compared, by_date=newest)
     placed: dict[str, Passage] = {}
 
     def place(passage: Passage, before: frozenset[str]) -> None:
         """Place the passage behind a newer version; ``before``: ids of those that wait for it."""
-        newer = [other for other in compared if is_older(passage, other, by_date=newest)]
+        newer = newer_than[passage.id]
         is_behind = any(other.id in placed for other in newer)
         waiting = [other for other in newer if other.id not in before]
         if waiting and not is_behind:
@@ -73,33 +75,73 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
     return [*placed.values(), *passages[MOST_COMPARED:]]
 
 
-def is_older(one: Passage, other: Passage, by_date: bool = False) -> bool:
-    """Return whether ``one`` is of an older version of the document of ``other``.
+def find_newer(passages: Sequence[Passage], by_date: bool = False) -> dict[str, list[Passage]]:
+    """Return the id of each passage -> those of newer versions of its document, in their order.
 
+    The newer ones are looked for among the first MOST_COMPARED passages.
     ``by_date``: whether documents with the same title and different dates are versions, also where
     their texts differ much. Passages with nearly the same text are versions in any case.
     """
+    # Each passage is compared with each, so the fields of one are read once and not in each pair.
+    read = [_read_fields(passage) for passage in passages]
+    compared = read[:MOST_COMPARED]
+    newer: dict[str, list[Passage]] = {}
+    for one in read:
+        found = [other.passage for other in compared if _is_older(one, other, by_date)]
+        newer[one.passage.id] = found
+    return newer
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a passage by which versions of its document are known.
+
+    ``document_id``: that of the passage. ``title``: in lower case. ``supersedes``: the names that
+    its document lists there, in lower case. ``has_ended``: whether ``status`` says so. ``version``
+    and ``date``: empty if there is none.
+    """
+
+    passage: Passage
+    document_id: str
+    title: str
+    supersedes: frozenset[str]
+    has_ended: bool
+    version: tuple[int, ...]
+    date: str
+
+
+def _read_fields(passage: Passage) -> _Fields:
+    return _Fields(
+        passage,
+        passage.document_id,
+        passage.title.casefold(),
+        supersedes=_names_in(passage, "supersedes"),
+        has_ended=_has_ended(passage),
+        version=_version(passage),
+        date=date_of(passage),
+    )
+
+
+def _is_older(one: _Fields, other: _Fields, by_date: bool) -> bool:
+    """Return whether ``one`` is of an older version of the document of ``other``."""
     if one.document_id == other.document_id:
         return False
-    if _names(other, "supersedes", one):
+    if _supersedes(other, one):
         return True
-    same_title = bool(one.title.strip()) and one.title.casefold() == other.title.casefold()
-    if _names(one, "supersedes", other):
+    if _supersedes(one, other):
         return False
-    ended, other_ended = _has_ended(one), _has_ended(other)
-    if ended != other_ended:
-        return ended and (same_title or _is_nearly_the_same(one, other))
-    versions = _version(one), _version(other)
-    if all(versions) and versions[0] != versions[1]:
-        is_lower = versions[0] < versions[1]
-        return is_lower and (same_title or _is_nearly_the_same(one, other))
-    dates = date_of(one), date_of(other)
-    shortest = min(map(len, dates))
+    same_title = bool(one.title.strip()) and one.title == other.title
+    if one.has_ended != other.has_ended:
+        return one.has_ended and (same_title or _is_nearly_the_same(one.passage, other.passage))
+    if one.version and other.version and one.version != other.version:
+        is_lower = one.version < other.version
+        return is_lower and (same_title or _is_nearly_the_same(one.passage, other.passage))
+    shortest = min(len(one.date), len(other.date))
     # Dates of other precision are compared as far as both are known.
-    is_earlier = dates[0][:shortest] < dates[1][:shortest]
+    is_earlier = one.date[:shortest] < other.date[:shortest]
     if not is_earlier:
         return False
-    return (by_date and same_title) or _is_nearly_the_same(one, other)
+    return (by_date and same_title) or _is_nearly_the_same(one.passage, other.passage)
 
 
 def _is_nearly_the_same(one: Passage, other: Passage) -> bool:
@@ -131,22 +173,26 @@ def date_of(passage: Passage) -> str:
     return found[0] if found else ""
 
 
-def _names(passage: Passage, field: str, other: Passage) -> bool:
-    """Return whether the field names the other document: by title, source, file name or id."""
+def _names_in(passage: Passage, field: str) -> frozenset[str]:
+    """Return the names in a field of the document's metadata, in lower case."""
     value = (passage.metadata or {}).get(field)
-    # Most documents have no such field, and each pair of passages is compared.
-    if value is None:
-        return False
     values = value if isinstance(value, list) else [value]
     plain = [each for each in values[:MOST_NAMES] if isinstance(each, str | int | float)]
-    given = {str(each)[:LONGEST_NAME].strip().casefold() for each in plain if each != ""}
-    file_name = other.source.rsplit("/", 1)[-1]
+    return frozenset(str(each)[:LONGEST_NAME].strip().casefold() for each in plain if each != "")
+
+
+def _supersedes(one: _Fields, other: _Fields) -> bool:
+    """Return whether ``one`` names the other document: by title, source, file name or id."""
+    # Most documents supersede none, and each pair of passages is compared.
+    if not one.supersedes:
+        return False
+    file_name = other.passage.source.rsplit("/", 1)[-1]
     stem = file_name.rsplit(".", 1)[0]
-    names = {other.document_id, other.source, file_name, stem}
+    names = {other.document_id, other.passage.source, file_name, stem}
     # Versions often share their title, which then names neither.
-    if other.title.casefold() != passage.title.casefold():
+    if other.title != one.title:
         names.add(other.title)
-    return not given.isdisjoint(name.casefold() for name in names)
+    return not one.supersedes.isdisjoint(name.casefold() for name in names)
 
 
 def _has_ended(passage: Passage) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from pipeline.query.context import build_references, format_reference_list
-from pipeline.query.search.versions import is_older, order_versions, wants_newest
+from pipeline.query.search.versions import find_newer, order_versions, wants_newest
 from pipeline.stores.records import Passage
 from tests.query.memory_stores import chunk
 
@@ -14,6 +14,10 @@ FIELDS = ("date", "version", "status")
 def passage(number: int, title: str = "Parking rules", **metadata: Any) -> Passage:
     row = {**chunk(f"c{number}", "text", f"doc-{number}"), "title": title, "metadata": metadata}
     return Passage(**row, number=number)
+
+
+def is_older(one: Passage, other: Passage) -> bool:
+    return find_newer([one, other])[one.id] == [other]
 
 
 def order(passages: list[Passage], question: str = "Parking?", prefer: str = "relevance") -> str:
