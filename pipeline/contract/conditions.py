@@ -102,8 +102,14 @@ def as_dates(name: str, operand: Any) -> list[str] | None:
     if name not in COMPARED_DATES:
         return None
     operands = operand if name == "in" else [operand]
-    dates = [_date_of(each) for each in operands]
-    return dates if all(dates) else None
+    dates: list[str] = []
+    for each in operands:
+        date = _date_of(each)
+        if not date:
+            # The others are not read: a date in words takes milliseconds.
+            return None
+        dates.append(date)
+    return dates
 
 
 def _date_of(operand: Any) -> str:

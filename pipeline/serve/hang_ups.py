@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.serve.failures import refused_by, respond
 from pipeline.serve.responses import HUNG_UP
 from pipeline.serve.usage import Usage
 
@@ -42,7 +44,13 @@ class DelayAfterHangUps:
         key, first = access.turns_key, None
         if self.recent.seconds(key) > TOLERATED and self.others_wait(key):
             await asyncio.sleep(DELAY_SECONDS)
-            first = await receive()
+            try:
+                first = await receive()
+            except HTTPException as error:
+                # The body does not come, or is too large. Only the application inside answers such
+                # errors by itself.
+                answer = respond(refused_by(error), error.headers)
+                return await answer(scope, receive, send)
             if first["type"] == "http.disconnect":
                 self.recent.add(key, 1)
                 return

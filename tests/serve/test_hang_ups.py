@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
 from pipeline.serve import hang_ups
@@ -68,6 +69,26 @@ def test_who_hangs_up_again_and_again_is_gone_before_anything_is_done():
     assert requests.begun == 0
     # That was a hang-up as well.
     assert requests.app.recent.seconds("busy") == TOLERATED + 2
+
+
+def test_a_body_that_does_not_come_within_its_time_is_answered_also_after_a_delay():
+    requests = Requests()
+    requests.hang_up(int(TOLERATED) + 1)
+    requests.begun = 0
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise HTTPException(408, "slow", {"Connection": "close"})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "access": SimpleNamespace(turns_key="busy")}
+    asyncio.run(requests.app(scope, receive, send))
+    assert sent[0]["status"] == 408
+    assert (b"connection", b"close") in sent[0]["headers"]
+    assert b"slow_request" in sent[1]["body"]
+    assert requests.begun == 0
 
 
 def test_who_stays_for_the_delay_is_answered_with_the_whole_body():

@@ -187,7 +187,7 @@ def test_every_page_shows_what_that_project_shows(pair: Pair):
     ]["entities"]
     assert entities
     for path in (
-        "/ui/graph", "/ui/graph?limit=3", f"/ui/graph?at={entities[0]['id']}",
+        "/ui/graph", "/ui/graph?limit=3", f"/ui/graph?entity={entities[0]['id']}",
         f"/ui/graph/entity?id={entities[0]['id']}",
         *(f"/documents?q={word}&in={within}" for word in ("Mira", CANARY,
             "e") for within in ("names", "texts")),
@@ -195,8 +195,10 @@ def test_every_page_shows_what_that_project_shows(pair: Pair):
     ):  # fmt: skip
         view, alone = pair.told(path)
         assert view == alone, path
-    view, alone = pair.told("/ui/graph/find", name="a")
-    assert view == alone
+    for by in ("name", "meaning"):
+        view, alone = pair.told("/ui/graph/find", text="Mira", by=by)
+        assert view == alone
+        assert (view[0], bool(view[1]["entities"])) == (200, True)
 
 
 def test_nothing_reaches_another_workspace(pair: Pair):
