@@ -43,9 +43,11 @@ async function form(names, entity, target, parts) {
   const decided = element("div");
   const tell = async (work) => {
     try {
-      result.textContent = await work();
-      result.className = "good";
+      const done = await work();
+      // The list comes first: whoever reads that it is done must find the corrections of now beneath.
       await list();
+      result.textContent = done;
+      result.className = "good";
     } catch (error) {
       result.className = "bad";
       result.textContent = error.message;
