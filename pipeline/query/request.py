@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.contract.conditions import operators
+from pipeline.contract.conditions import DATE, operators, property_of
 from pipeline.errors import UsageError
 from pipeline.settings.query_options import QueryOptions, QuerySettings
 from pipeline.settings.validation import explain
+from pipeline.text.dates import is_uncommon_date
 from pipeline.text.ids import clean
 from pipeline.text.small_yaml import is_small_yaml
 
@@ -31,6 +32,8 @@ LONGEST_VALUE: characters of a name or a value. The conditions of an access key 
 """
 MOST_WILDCARDS = 50
 """Wildcards of one ``matches``; they decide the size of the regular expression it becomes."""
+MOST_DATES_IN_WORDS = 50
+"""Dates of a less common form in words in ``where``; each takes milliseconds to read."""
 MOST_KEYWORDS, LONGEST_KEYWORD = 100, 1_000
 MOST_TURNS, LONGEST_TURN = 500, 100_000
 
@@ -61,6 +64,16 @@ def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
     longest = max(map(len, _texts_in(conditions)), default=0)
     if longest > LONGEST_VALUE:
         raise ValueError(f"a value of {longest:,} characters; a value may have {LONGEST_VALUE:,}")
+    compared_as_dates: list[str] = []
+    for field, condition in conditions.items():
+        if field == DATE or property_of(field):
+            compared_as_dates += _texts_in(condition)
+    in_words = [text for text in compared_as_dates if is_uncommon_date(text)]
+    if len(in_words) > MOST_DATES_IN_WORDS:
+        raise ValueError(
+            f"{len(in_words):,} dates in words; a request may have {MOST_DATES_IN_WORDS}; write"
+            " them as 2024-05-31"
+        )
     for field, condition in conditions.items():
         wildcards = sum(condition.get("matches", "").count(sign) for sign in "*?[")
         if wildcards > MOST_WILDCARDS:

@@ -75,18 +75,14 @@ def parse_date(text: str, day_first: bool | None = None) -> str:
     the year alone is known. Where one of the numbers is above 12, or a point stands between them,
     the day is known in any case.
     """
-    text = " ".join(unicodedata.normalize("NFKC", text).split())
-    if not text or len(text) > LONGEST:
+    text = _normalize(text)
+    if len(text) > LONGEST:
         return ""
-    numbers = _TIME.sub("", text)
-    if _A_YEAR.search(numbers):
-        # Texts that differ by the time of day alone are read once.
-        text = numbers
     for pattern in (_YEAR_FIRST, _COMPACT):
-        found = pattern.fullmatch(numbers)
+        found = pattern.fullmatch(text)
         if found:
             return iso_date(found["year"], found["month"], found["day"])
-    found = _YEAR_LAST.fullmatch(numbers)
+    found = _YEAR_LAST.fullmatch(text)
     if found:
         return _year_last(found, day_first)
     has_words = any(character.isalpha() for character in text)
@@ -121,6 +117,28 @@ def _year_last(found: re.Match[str], day_first: bool | None) -> str:
     return iso_date(year, month, day)
 
 
+def _normalize(text: str) -> str:
+    """Return the text with single blanks, and without the time of day if a year remains.
+
+    Texts that differ by the time of day alone are then read once.
+    """
+    text = " ".join(unicodedata.normalize("NFKC", text).split())
+    without_time = _TIME.sub("", text)
+    return without_time if _A_YEAR.search(without_time) else text
+
+
+def is_uncommon_date(text: str) -> bool:
+    """Return whether the text may be a date in words of a less common form.
+
+    `parse_date` takes milliseconds for each of these, and microseconds for other texts.
+    """
+    text = _normalize(text)
+    if len(text) > LONGEST or not _A_YEAR.search(text):
+        return False
+    has_words = any(character.isalpha() for character in text)
+    return has_words and _read_common(text) is None and _may_be_date(text)
+
+
 @lru_cache(maxsize=4096)
 def _parse_words(text: str) -> str:
     """Return the date of a text with words, such as "3 May 2024" or "Mai 2024".
@@ -128,13 +146,9 @@ def _parse_words(text: str) -> str:
     dateparser takes a millisecond for a text or two, so it reads those alone that may be a date in
     a less common form.
     """
-    weekday, _, day = text.partition(" ")
-    common = IN_WORDS.fullmatch(text)
-    if common is None and weekday.rstrip(",.").lower() in names_of_weekdays():
-        common = IN_WORDS.fullmatch(day)
-    month = months_by_name().get(common["name"].casefold()) if common else None
-    if common and month and not (common["before"] and common["after"]):
-        return iso_date(common["year"], month, common["before"] or common["after"])
+    common = _read_common(text)
+    if common is not None:
+        return common
     if not _may_be_date(text):
         return ""
     try:
@@ -147,6 +161,21 @@ def _parse_words(text: str) -> str:
     year = str(found.date_obj.year)
     # A year that the text does not have was made up of a number of two digits.
     return found.date_obj.date().isoformat()[:length] if year in text else ""
+
+
+def _read_common(text: str) -> str | None:
+    """Return the date of a text of the form "3 May 2024", "" for a day that does not exist.
+
+    Returns None if the text has another form.
+    """
+    weekday, _, day = text.partition(" ")
+    common = IN_WORDS.fullmatch(text)
+    if common is None and weekday.rstrip(",.").lower() in names_of_weekdays():
+        common = IN_WORDS.fullmatch(day)
+    month = months_by_name().get(common["name"].casefold()) if common else None
+    if not common or not month or (common["before"] and common["after"]):
+        return None
+    return iso_date(common["year"], month, common["before"] or common["after"])
 
 
 def _may_be_date(text: str) -> bool:

@@ -11,11 +11,15 @@ from pipeline.serve.queries import Queries
 from tests.serve.serving import QUESTION, Serving
 from tests.serve.test_tools import call
 
+DATES_IN_WORDS = [f"{year} March the 3rd" for year in range(1900, 1951)]
+"""One date more than a request may have."""
 TOO_MUCH: dict[str, dict[str, Any]] = {
     "conditions": {"where": {f"field {number}": "x" for number in range(101)}},
     "values": {"where": {"field": [str(number) for number in range(1001)]}},
     "a long value": {"where": {"field": "x" * 1001}},
     "a long field": {"where": {"x" * 1001: "x"}},
+    "dates in words": {"where": {"date": DATES_IN_WORDS}},
+    "values of properties in words": {"where": {"entity.founded": {"not in": DATES_IN_WORDS}}},
     "wildcards": {"where": {"field": {"matches": "*x" * 51}}},
     "a pattern within a list": {"where": {"title": {"matches": "?" * 51}}},
     "names": {"ll_keywords": ["x"] * 101},
@@ -35,6 +39,11 @@ def test_over_http(served: Serving, path: str, name: str):
     assert (refused.status_code, refused.json()["error"]["type"]) == (422, "invalid_request")
 
 
+def test_as_many_dates_in_words_as_a_request_may_have_are_read(served: Serving):
+    answer = served.ask("/query/data", where={"date": DATES_IN_WORDS[1:]})
+    assert answer.status_code == 200
+
+
 def test_by_tools(chatting: Project):
     """The tools take no history."""
     queries = Queries(chatting.settings.serve)
@@ -49,7 +58,7 @@ def test_by_tools(chatting: Project):
     ]
     _, results = call(mcp_of(chatting, queries), *calls)
     asyncio.run(queries.close())
-    assert len(calls) == 15
+    assert len(calls) == 19
     assert all(result.is_error for result in results)
 
 

@@ -21,6 +21,7 @@ from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
 from pipeline.settings.query_fields import Mode
 from tests.projects import NO_STORE, new_project, workspace_of
+from tests.serve.route_cases import CASES, Ids, compared, routes_of, send
 from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
@@ -39,6 +40,16 @@ OF_TOOLS = {
     "MCP-Protocol-Version": "2025-06-18",
 }
 """Headers of a request for a tool; other requests may have them too."""
+FOR_ALL_DOCUMENTS = (
+    "/nights",
+    "/ui/nights",
+    "/ui/pin",
+    "/ui/correct",
+    "/ui/run",
+    "/ui/retry",
+    "/corrections",
+)
+"""Routes that are only for keys of the whole project."""
 TIMES = {"timings_ms", "question_id", "seconds", "began"}
 """Fields that no two requests have in common."""
 
@@ -50,7 +61,9 @@ class Pair:
     view: httpx2.Client
     alone: httpx2.Client
     workspaces: tuple[str, str]
+    ids: Ids
     hidden: list[str]
+    routes: set[tuple[str, str]]
     tools_url: str
 
     def told_by_tool(self, name: str, **arguments: Any) -> list[Any]:
@@ -119,8 +132,10 @@ def pair(
         hidden = hidden_ids(project)
         assert hidden
         workspaces = (project.settings.of_view(VIEW).workspace, of_single)
+        ids = ids_of(project)
+        routes = routes_of(served.api.app)
         with view, control, tools_of(project) as tools_url:
-            yield Pair(view, control, workspaces, hidden, tools_url)
+            yield Pair(view, control, workspaces, ids, hidden, routes, tools_url)
 
 
 @contextmanager
@@ -133,6 +148,12 @@ def tools_of(project: Project) -> Iterator[str]:
         with in_thread(Server(app, settings, queries.end), listening):
             yield address_of(listening)
     asyncio.run(queries.close())
+
+
+def ids_of(project: Project) -> Ids:
+    """Return all ids of the project, those that the view does not have included."""
+    tables = ("documents", "text_units", "entities", "relationships")
+    return Ids(*(list(project.table(name)["id"]) for name in tables), project.runs.known_ids())
 
 
 def hidden_ids(project: Project) -> list[str]:
@@ -199,6 +220,27 @@ def test_every_page_shows_what_that_project_shows(pair: Pair):
         view, alone = pair.told("/ui/graph/find", text="Mira", by=by)
         assert view == alone
         assert (view[0], bool(view[1]["entities"])) == (200, True)
+
+
+def test_every_route_answers_as_the_project_of_these_documents_alone(pair: Pair):
+    # The settings name no provider of OpenID Connect, so its routes do not exist here.
+    cases = {route: asks for route, asks in CASES.items() if not route[1].startswith("/oidc/")}
+    assert pair.routes == set(cases)
+    answered = set[str]()
+    for (_, route), requests in cases.items():
+        for ask in requests(random.Random(route), pair.ids):
+            told = []
+            callers = ((pair.view, KEY), (pair.alone, CONTROL))
+            for (client, key), workspace in zip(callers, pair.workspaces, strict=True):
+                status, headers, text = compared(send(client, ask, key), workspace)
+                text = text.replace("control", "reader").replace(f"index@{VIEW}", "index")
+                told.append((status, headers, text))
+            assert told[0] == told[1], ask
+            if told[0][0] == 200:
+                answered.add(route)
+    # A session is needed to sign out, and the keys "k" and "wrong" are none here.
+    refused = {route for _, route in cases if route.startswith(FOR_ALL_DOCUMENTS)}
+    assert {route for _, route in cases} - answered == {*refused, "/login", "/logout"}
 
 
 def test_nothing_reaches_another_workspace(pair: Pair):

@@ -38,7 +38,8 @@ class Person:
 
 class OidcServer(ThreadingHTTPServer):
     """``person``: who signs in. ``claims`` and ``signed`` make a token that a client has to refuse.
-    ``redirect``: the only address that people are sent back to."""
+    ``redirect``: the only address that people are sent back to. ``exchanged_at``: when codes came,
+    in seconds of the monotonic clock."""
 
     daemon_threads = True
 
@@ -53,6 +54,7 @@ class OidcServer(ThreadingHTTPServer):
         self.calls_itself = self.issuer
         self.codes: dict[str, dict[str, str]] = {}
         self.asked: list[dict[str, str]] = []
+        self.exchanged_at: list[float] = []
 
     def sign(self, claims: Claims) -> str:
         return jwt.encode({"alg": "RS256", "kid": "first"}, claims, self.key)
@@ -114,6 +116,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.server.exchanged_at.append(time.monotonic())
         given = {name: values[0] for name, values in parse_qs(body).items()}
         asked = self.server.codes.pop(given.get("code", ""), None)
         basic = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()

@@ -1,5 +1,7 @@
 """Send a browser to the OpenID Connect provider, and begin a session when it comes back."""
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
@@ -11,10 +13,14 @@ from pipeline.serve.tries import sender_of
 from pipeline.serve.ui.login import SEE_OTHER, KeyForm
 from pipeline.serve.ui.view import Ui
 
+MOST_ASKS = 4
+"""Browsers that come back for which the provider is asked at the same time."""
+
 
 def route_oidc(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> APIRouter:
     routes, said = APIRouter(include_in_schema=False), texts()["shell"]
     https = provider.settings.public_url.startswith("https:")
+    asks = asyncio.Semaphore(MOST_ASKS)
     flow_cookie = f"{sessions.cookie}-oidc"
 
     @routes.get("/oidc/login")
@@ -36,18 +42,23 @@ def route_oidc(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) ->
     async def arrive(http: Request) -> Response:
         flow = sessions.unsigned(http.cookies.get(flow_cookie, ""), "flow", FLOW_SECONDS)
         back = flow.get("next", "")
+        # Anybody can request this address, and each request asks the provider. After too many
+        # failures of an address it is asked later, and the audit log gets no line for them, as with
+        # wrong keys.
+        sender = sender_of(http.scope)
+        if form.tries.seconds_to_wait(sender):
+            await asyncio.sleep(form.tries.late_seconds)
         try:
-            named = await provider.arrive(http, flow)
+            async with asks:
+                named = await provider.arrive(http, flow)
         except SignInError:
-            # Anybody can request this address. After too many failures the audit log gets no line
-            # for them, as with wrong keys.
-            if not await form.tries.count(sender_of(http.scope)):
-                await form.audit.signed_in("oidc", "refused", sender_of(http.scope))
+            if not await form.tries.count(sender):
+                await form.audit.signed_in("oidc", "refused", sender)
             answer = form.shown(http, back, said["provider_refused"], 401)
         else:
             access = sessions.access_list.users.access(named.user, named.groups)
             await form.audit.signed_in(
-                "oidc", "ok" if access else "refused", sender_of(http.scope), access, named.user
+                "oidc", "ok" if access else "refused", sender, access, named.user
             )
             if access is None:
                 answer = form.shown(http, back, said["no_group"].format(user=named.user), 403)

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from pipeline.project import Project
 from pipeline.runs.audit import AuditLog
 from pipeline.serve.server import listen
-from pipeline.serve.tries import TRIES
+from pipeline.serve.tries import LATE_SECONDS, TRIES
 from tests.projects import ProjectFolder
 from tests.serve.serving import Serving, serving
 from tests.serve.ui.conftest import Look
@@ -167,6 +167,20 @@ def test_strangers_cannot_fill_the_audit_log(folder: ProjectFolder, provider: Oi
                 == 401
             )
         assert len(list(log.lines())) == before + TRIES
+
+
+def test_after_too_many_failures_the_provider_is_asked_late(
+    folder: ProjectFolder, provider: OidcServer, browser: httpx2.Client
+):
+    with signing_in(folder, provider) as served:
+        for _ in range(TRIES):
+            browser.get(f"{served.url}/oidc/callback?code=x&state=x")
+        # Only a browser that began at the provider reaches it with its code.
+        back = leave(browser, served)
+        assert not provider.exchanged_at
+        began = time.monotonic()
+        assert browser.get(back).status_code == 200
+        assert provider.exchanged_at[0] - began >= LATE_SECONDS
 
 
 def test_a_code_is_worth_nothing_without_the_verifier(
