@@ -180,8 +180,10 @@ class Handler(BaseHTTPRequestHandler):
                 raise
         if share is not None:
             return self.hang_up()
-        self.send_chunk(b"data: [DONE]\n\n")
-        self.send_chunk(b"")
+        done = b"data: [DONE]\n\n"
+        # One write: a client that stops at the last event keeps the connection only if the end of
+        # the answer has arrived with it.
+        self.wfile.write(chunk_of(done) + chunk_of(b""))
 
     def send_spaces(self) -> None:
         self.close_connection = True
@@ -193,7 +195,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_chunk(b" ")
 
     def send_chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.write(chunk_of(data))
 
     def wait_for_the_end(self) -> None:
         self.close_connection = True
@@ -211,6 +213,11 @@ def head_of(status: int, headers: Mapping[str, str]) -> bytes:
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def chunk_of(data: bytes) -> bytes:
+    """Return the data as a chunk of a body; an empty one ends the body."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def hang_up(connection: socket.socket) -> None:

@@ -166,6 +166,8 @@ def look_beneath(page: Page, opened: Opened) -> None:
     page.goto(f"{opened.served.url}/graph?entity={entity_id('Quill Point')}")
     listed = page.locator("#nodes").get_by_role("button")
     listed.filter(has_text="Quill Point").click()
+    # The panel is drawn again after the click, and its sections are then closed.
+    page.wait_for_load_state("networkidle")
     said = page.locator("#model-said")
     said.get_by_text("What the model said").click()
     expect(said.locator(".tag").first).to_have_text("HERON")
