@@ -24,6 +24,7 @@ from tests.sizes import size
 machine.in_memory()
 machine.without_certificates()
 machine.collect_garbage_as_the_command()
+machine.write_bytecode()
 
 # No deadlines: how long an example takes says more of the machine than of the code.
 usual = settings.get_profile(settings.get_current_profile_name())

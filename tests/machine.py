@@ -4,6 +4,7 @@ looks at. The garbage collector has the threshold that the command sets."""
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def collect_garbage_as_the_command() -> None:
     With Python's default of 700, a quarter of the time of collecting the tests goes into garbage.
     """
     gc.set_threshold(NEW_OBJECTS)
+
+
+def write_bytecode() -> None:
+    """Let this process and the commands that it starts keep bytecode, whatever the environment says.
+
+    Without it each of a thousand commands compiles the package and its fingerprints anew.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def keep_from_the_collector() -> None:

@@ -29,8 +29,9 @@ def kept_code(package: Path, definition: str, make: Callable[[], str]) -> str:
     if definition in kept:
         return kept[definition]
     code = make()
-    # Otherwise the package was upgraded while this process ran, and the code may be of either.
-    if _hash(package) == sources:
+    # Where nothing may be written, the sources need not be read again.
+    # If they differ, the package was upgraded while this process ran; the code may be of either.
+    if not sys.dont_write_bytecode and _hash(package) == sources:
         _keep(file, sources, {**kept, definition: code})
     return code
 
@@ -68,6 +69,5 @@ def _read_kept(file: Path, sources: str) -> dict[str, str]:
 
 
 def _keep(file: Path, sources: str, codes: dict[str, str]) -> None:
-    if not sys.dont_write_bytecode:
-        with suppress(OSError, GraphmillError):
-            write_json(file, {"sources": sources, "codes": codes})
+    with suppress(OSError, GraphmillError):
+        write_json(file, {"sources": sources, "codes": codes})

@@ -84,7 +84,7 @@ def applied(before: dict[str, str], deltas: list[Delta]) -> dict[str, str]:
     return after
 
 
-@settings(deadline=None, max_examples=size(8, 200))
+@settings(deadline=None, max_examples=size(5, 200))
 @given(CORPORA, CORPORA, st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_the_old_rows_become_the_new_ones(
     old: dict[str, pd.DataFrame],
