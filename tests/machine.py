@@ -40,7 +40,8 @@ def collect_garbage_as_the_command() -> None:
 
 
 def write_bytecode() -> None:
-    """Let this process and the commands that it starts keep bytecode, whatever the environment says.
+    """Let this process and the commands that it starts keep bytecode, also where the environment
+    says that none is written.
 
     Without it each of a thousand commands compiles the package and its fingerprints anew.
     """
