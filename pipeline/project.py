@@ -328,16 +328,46 @@ class Project(Asking):
         progress: Progress | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Index a workflow that begins with ``read_lightrag``, reading this folder instead of that
-        of settings.
+        """Copy the index in a folder to ``lightrag.path`` of settings, and index a workflow that
+        begins with ``read_lightrag``. No chat model is asked.
 
-        Raises UsageError for another workflow, SettingsError if a file is missing, DataError if
-        one is damaged or was written by another version.
+        Files of the input folder that a model would be asked about wait for the next run: a note
+        says so. Raises UsageError if they are in the last run already, and for another workflow;
+        SettingsError if a file is missing; DataError if one is damaged or was written by another
+        version.
         """
-        from pipeline.settings.schema import LightragSettings
+        from pipeline.engine.workflow import INPUT_DOCUMENTS
+        from pipeline.runs.import_lightrag import take_index
 
-        section = LightragSettings(path=str(Path(folder).resolve()))
-        return self._import_index({"lightrag": section}, "read_lightrag", name, progress, options)
+        self._refuse_workflow_without("read_lightrag", name)
+        with self.runs.alone():
+            take_index(self, Path(folder))
+        if not self._asks_about_files(name):
+            return self.index(name, progress, options=options)
+        fact = f"{self.input_folder} has files that a chat model must read, and an import asks none"
+        then = f"'graphmill plan {name}' says what they cost, 'graphmill run {name}' adds them"
+        if INPUT_DOCUMENTS in self.snapshots.manifest(name).tables:
+            raise UsageError(f"import lightrag: {fact}; the index has been copied: {then}")
+        section = self.settings.lightrag.model_copy(update={"files": ""})
+        alone = replace(self, settings=self.settings.model_copy(update={"lightrag": section}))
+        report = alone.index(name, progress, options=options)
+        return replace(report, notes=(f"{fact}; {then}", *report.notes))
+
+    def _asks_about_files(self, name: str) -> bool:
+        """Check that the next run of the workflow would ask a chat model about files.
+
+        A file that must be converted first counts too, as nobody knows its text.
+        """
+        from pipeline.models.base import ChatModel
+
+        steps = self.workflow(name).steps
+        if not any(step.verb.roles_of(ChatModel) for step in steps):
+            return False
+        for one in self.forecast(name):
+            asks = one.planned.step.verb.roles_of(ChatModel) and one.estimate.calls[1] > 0
+            if asks or one.to_convert:
+                return True
+        return False
 
     def _import_index(
         self,
@@ -352,11 +382,15 @@ class Project(Asking):
         Raises UsageError for a workflow without the verb.
         """
         project = replace(self, settings=self.settings.model_copy(update=sections))
-        if all(step.verb.name != verb for step in project.workflow(name).steps):
+        project._refuse_workflow_without(verb, name)
+        return project.index(name, progress, options=options)
+
+    def _refuse_workflow_without(self, verb: str, name: str) -> None:
+        """Raise UsageError for a workflow that has no step of this verb."""
+        if all(step.verb.name != verb for step in self.workflow(name).steps):
             raise UsageError(
                 f"workflow '{name}': no step {verb}; name a workflow that begins with it"
             )
-        return project.index(name, progress, options=options)
 
     def usage(self) -> pd.DataFrame:
         """Return one row for every call of every run; engine/usage/journal.py lists the columns."""

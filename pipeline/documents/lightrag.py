@@ -3,11 +3,14 @@
 import hashlib
 import html
 import json
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import DataError, SettingsError
+from pipeline.files import write_text
 from pipeline.text.ids import clean, clean_name, digest
 
 Row = dict[str, Any]
@@ -20,7 +23,9 @@ CHUNKS = "kv_store_text_chunks.json"
 REPLIES = "kv_store_llm_response_cache.json"
 GRAPH = "graph_chunk_entity_relation.graphml"
 NEEDED = (DOCUMENTS, STATUS, CHUNKS, REPLIES)
-READ = frozenset({*NEEDED, GRAPH})
+LEFT_OUT = "left_out.json"
+"""The names of the files that a copy does not have."""
+READ = frozenset({*NEEDED, GRAPH, LEFT_OUT})
 FIELDS_OF: Mapping[str, frozenset[str]] = {
     DOCUMENTS: frozenset({"content", "file_path", "parse_format"}),
     STATUS: frozenset({"status"}),
@@ -49,6 +54,57 @@ def lightrag_digest(folder: Path) -> str:
     except OSError as error:
         raise _unreadable(folder, error) from error
     return digest(*parts)
+
+
+def copy_index(source: Path, target: Path) -> None:
+    """Make ``target`` a copy of the index: the fields that an import needs, and the graph.
+
+    An equal copy stays as it is. Raises as ``read_files``.
+    """
+    files = read_files(source)
+    with new_copy(target) as copy:
+        for name, rows in files.items():
+            write_rows(copy / name, rows)
+        if (source / GRAPH).is_file():
+            shutil.copyfile(source / GRAPH, copy / GRAPH)
+        write_text(copy / LEFT_OUT, json.dumps(other_files(source)))
+
+
+def write_rows(path: Path, rows: Mapping[str, Row]) -> None:
+    """Write a file of an index with the fields that an import needs."""
+    kept = {id: {key: row[key] for key in FIELDS_OF[path.name]} for id, row in rows.items()}
+    write_text(path, json.dumps(kept, sort_keys=True))
+
+
+@contextmanager
+def new_copy(target: Path) -> Iterator[Path]:
+    """Give a folder for a copy of an index, which takes the place of ``target`` at the end.
+
+    It does not if they are equal. What a killed import has left is removed first.
+    """
+    beside = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(beside, ignore_errors=True)
+    copy, before = beside / "new", beside / "before"
+    copy.mkdir(parents=True)
+    yield copy
+    if not _is_index(target) or lightrag_digest(copy) != lightrag_digest(target):
+        if target.exists():
+            target.rename(before)
+        copy.rename(target)
+    shutil.rmtree(beside, ignore_errors=True)
+
+
+def _is_index(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in NEEDED)
+
+
+def other_files(folder: Path) -> list[str]:
+    """Return the names of the files of an index that are not read, sorted."""
+    listed = folder / LEFT_OUT
+    if listed.is_file():
+        return [str(name) for name in json.loads(listed.read_text(encoding="utf-8"))]
+    names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(name for name in names if name not in READ)
 
 
 def read_files(folder: Path) -> dict[str, dict[str, Row]]:

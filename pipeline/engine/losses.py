@@ -10,7 +10,14 @@ import pandas as pd
 
 from pipeline.contract.reasons import EXTRAS, Reason, loss_of
 from pipeline.engine.documents.kept_documents import KEPT, SKIPPED, SOURCE, name_of, named_sources
-from pipeline.engine.workflow import DOCUMENTS, READ_TABLE, REJECTS, Step, Workflow
+from pipeline.engine.workflow import (
+    DOCUMENTS,
+    INPUT_DOCUMENTS,
+    READ_TABLE,
+    REJECTS,
+    Step,
+    Workflow,
+)
 from pipeline.errors import DataError, counted
 from pipeline.snapshots.store import Snapshot, StepRecord
 
@@ -149,8 +156,12 @@ def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.Data
     """
     if step.verb.inputs or DOCUMENTS not in step.verb.outputs:
         return
-    is_beside_documents = step.outputs[DOCUMENTS] != DOCUMENTS
+    table = step.outputs[DOCUMENTS]
+    is_beside_documents = table != DOCUMENTS
     if step.verb.name == READ_TABLE and is_beside_documents:
+        return
+    if table.startswith(INPUT_DOCUMENTS):
+        # The documents of an imported index are there.
         return
     if any(outputs[name].rows for name in step.writes if name != REJECTS):
         return

@@ -64,7 +64,14 @@ from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
 from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
-from pipeline.engine.workflow import READ_TABLE, REJECTS, Step, Workflow
+from pipeline.engine.workflow import (
+    IMPORTED_DOCUMENTS,
+    INPUT_DOCUMENTS,
+    READ_TABLE,
+    REJECTS,
+    Step,
+    Workflow,
+)
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Repeats, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
@@ -260,6 +267,16 @@ class Runner:
                     rejects,
                     self.max_delete_ratio,
                 )
+            for table in (INPUT_DOCUMENTS, IMPORTED_DOCUMENTS):
+                if table in step.outputs.values() and self.max_delete_ratio is not None:
+                    # A few files beside a large index may all be gone: the ratio of all is small.
+                    refuse_deletions(
+                        self.snapshots,
+                        workflow.name,
+                        previous.tables.get(table),
+                        tables[table],
+                        self.max_delete_ratio,
+                    )
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
                 self._check_documents(workflow, before, tables[DOCUMENTS])
         self.notes += trades(workflow, pd.concat(rejected))

@@ -22,6 +22,13 @@ READ_TABLE = "read_table"
 FILE_TEXT_UNITS, FILE_EXTRACTIONS = "file_text_units", "file_extractions"
 """Text units and extractions of documents alone, in a project with tables of its own."""
 
+READ_LIGHTRAG = "read_lightrag"
+"""The verb that reads an index of LightRAG."""
+INPUT_DOCUMENTS, IMPORTED_DOCUMENTS = "input_documents", "imported_documents"
+"""Documents of the input folder and of an imported index, where a workflow has both."""
+OWN_TEXT_UNITS = "own_text_units"
+"""Text units for which an imported index has no reply, where a workflow has both."""
+
 PLACE = "args."
 """The prefix of the names in a step's ``place``."""
 

@@ -14,6 +14,7 @@ from pipeline.engine.workflow import (
     DOCUMENTS,
     LOADER,
     PLACE,
+    READ_LIGHTRAG,
     REJECTS,
     Execution,
     Format,
@@ -276,6 +277,9 @@ def _with_input_steps(
     steps: tuple[Step, ...], entries: Sequence[InputStep], read: _Reader
 ) -> tuple[Step, ...]:
     """Return the steps with the input steps after each one that loads documents."""
+    if any(step.verb.name == READ_LIGHTRAG for step in steps):
+        # Files that join an imported index are loaded by another workflow, which has the steps.
+        return steps
     if not any(step.verb.name == LOADER for step in steps):
         raise SettingsError(
             f"{entries[0].where}: the workflow has no step '{LOADER}' to follow; add it or run"

@@ -152,6 +152,7 @@ class Services:
         from pipeline.ontology.read import read_ontology
         from pipeline.runs.correction_steps import with_corrections
         from pipeline.runs.formats import read_formats, with_formats
+        from pipeline.runs.input_steps import with_input_files
         from pipeline.runs.ontology_steps import with_ontology
         from pipeline.runs.table_steps import with_tables
 
@@ -170,7 +171,7 @@ class Services:
                 "hashes": str(self.root / HASHES_FOLDER),
             },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
-            "lightrag": {"path": str(self.root / self.settings.lightrag.path)},
+            "lightrag": {"path": str(self.lightrag_folder)},
             "vocabulary": self._vocabulary_args(),
             "project": {"root": str(self.root)},
         }
@@ -180,6 +181,10 @@ class Services:
             EmbeddingModel: self.settings.models.embedding,
         }
         workflow = read_workflow(path, sections, steps, own, models)
+        if self._joins_files(workflow):
+            other = path.with_name(f"{self.settings.lightrag.files}.yaml")
+            reading = read_workflow(other, sections, steps, own, models)
+            workflow = with_input_files(workflow, reading)
         workflow = with_tables(workflow, self.tables_root or self.root)
         ontology = read_ontology(self.root)
         if ontology is not None:
@@ -189,6 +194,23 @@ class Services:
             return workflow
         chats = self.settings.models.chat
         return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
+
+    def _joins_files(self, workflow: Workflow) -> bool:
+        """Check that files of the input folder, or tables, join the index that a workflow reads.
+
+        They do as well if the last run had files: then the run tells that they are gone.
+        """
+        from pipeline.documents.own_tables.columns import FOLDER
+        from pipeline.engine.workflow import INPUT_DOCUMENTS
+        from pipeline.runs.input_steps import has_files, reads_lightrag
+        from pipeline.runs.table_steps import has_tables
+
+        if not self.settings.lightrag.files or not reads_lightrag(workflow):
+            return False
+        if has_files(self.input_folder) or has_tables((self.tables_root or self.root) / FOLDER):
+            return True
+        last = self.snapshots.manifest(workflow.name).tables.get(INPUT_DOCUMENTS)
+        return last is not None and last.rows > 0
 
     def _vocabulary_args(self) -> dict[str, Any]:
         """Return the arg of extract_graph that names the types of the prompt, if there are any."""
@@ -518,6 +540,11 @@ class Services:
     @property
     def input_folder(self) -> Path:
         return self.root / self.settings.input.path
+
+    @property
+    def lightrag_folder(self) -> Path:
+        """The folder with an index of LightRAG."""
+        return self.root / self.settings.lightrag.path
 
     @property
     def embedded_folder(self) -> Path | None:

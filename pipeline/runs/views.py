@@ -24,6 +24,8 @@ from pipeline.contract.views import DOCUMENTS_STEP, conditions_digest, in_view
 from pipeline.engine.workflow import (
     DOCUMENTS,
     FILE_TEXT_UNITS,
+    OWN_TEXT_UNITS,
+    READ_LIGHTRAG,
     READ_TABLE,
     REJECTS,
     Step,
@@ -37,12 +39,14 @@ from pipeline.runs.correction_steps import CORRECT
 from pipeline.snapshots.manifests import Manifest, digest_of_view, view_of
 
 TEXT_UNITS, ENTITIES = "text_units", "entities"
-ADD_TABLES = "add_tables"
-"""A verb that takes over each document as it is."""
+ADDING = ("add_tables", "add_imported_documents")
+"""Verbs that unite documents of several sources; no document decides about one with another id."""
 CHOOSE, TAKE_OVER, SUMMARIZE, JOIN = (
     "filter_documents", "restrict_to_text_units", "summarize_descriptions", "join_descriptions",
 )  # fmt: skip
 """The verbs from which views are made."""
+BESIDE = (READ_TABLE, READ_LIGHTRAG)
+"""Sources of some documents, whose tables later steps read too."""
 Conditions = Mapping[str, Any]
 
 
@@ -134,7 +138,7 @@ def steps_of_view(workflow: Workflow, view: str, where: Conditions) -> tuple[Ste
     before = _ancestors(workflow, DOCUMENTS)
     for step in workflow.steps:
         # A view sees of a table only the rows that are among its documents.
-        if step.id not in before or step.verb.name == READ_TABLE:
+        if step.id not in before or step.verb.name in BESIDE:
             making.follow(step)
     every = wired(f"workflow '{workflow.name}', view '{view}'", [*workflow.steps, *making.steps])
     return every[len(workflow.steps) :]
@@ -155,8 +159,8 @@ def _decided_by_all(workflow: Workflow) -> str:
     or ""."""
     before = _ancestors(workflow, DOCUMENTS)
     for step in workflow.steps:
-        adds_rows = step.verb.name == ADD_TABLES
-        is_rowwise = step.verb.rowwise is not None or adds_rows
+        adds_documents = step.verb.name in ADDING
+        is_rowwise = step.verb.rowwise is not None or adds_documents
         if step.id in before and step.verb.inputs and not is_rowwise:
             return step.id
     return ""
@@ -255,7 +259,7 @@ def _tells_of_text_units(step: Step) -> bool:
     """Check that the step decides about each text unit by itself, and that its rows name the text
     unit."""
     law = step.verb.law
-    units = (TEXT_UNITS, FILE_TEXT_UNITS)
+    units = (TEXT_UNITS, FILE_TEXT_UNITS, OWN_TEXT_UNITS)
     reads = step.verb.rowwise and step.inputs[step.verb.rowwise] in units
     tables = [name for name in step.outputs if name != REJECTS]
     return bool(reads and law and all(law.row_of.get(name) == "text_unit_id" for name in tables))

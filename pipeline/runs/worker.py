@@ -32,9 +32,10 @@ from pipeline.errors import SettingsError
 from pipeline.ontology.read import FILE as ONTOLOGY_FILE
 from pipeline.ontology.vocabulary import FILE as VOCABULARY_FILE
 from pipeline.runs.formats import FILE as FORMATS_FILE
+from pipeline.runs.input_steps import ADD_DOCUMENTS
 from pipeline.runs.services import Services
 from pipeline.runs.table_steps import has_tables
-from pipeline.settings.schema import EmbeddingSettings, Settings
+from pipeline.settings.schema import EmbeddingSettings, InputSettings, Settings
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -90,6 +91,9 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         # A worker reads no table. It has the steps of a project that has tables.
         yield f"{TABLES_FOLDER}/{TABLES_FILE}", b""
         yield f"{TABLES_FOLDER}/shipped.csv", b""
+    if any(step.verb.name == ADD_DOCUMENTS for step in workflow.steps):
+        # A worker reads no document. It has the steps of a project whose files join an index.
+        yield f"{InputSettings().path}/shipped.txt", b""
     chats = {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()}
     embeddings: dict[str, Any] = {}
     for name, model in settings.models.embedding.items():
@@ -97,7 +101,13 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         embeddings[name] = {"provider": _provider(model), **fields}
     kept = settings.model_dump(
         mode="json",
-        include={"workflow": True, "language": True, "input": {"steps"}, "serve": {"views"}},
+        include={
+            "workflow": True,
+            "language": True,
+            "input": {"steps"},
+            "lightrag": {"files"},
+            "serve": {"views"},
+        },
     )
     kept["verbs"] = list(own.values())
     kept["models"] = {"chat": chats, "embedding": embeddings}

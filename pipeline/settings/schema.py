@@ -80,6 +80,7 @@ class GraphragSettings(Section):
 
 class LightragSettings(Section):
     path: str = "data/lightrag"
+    files: str = "index"
 
 
 class Price(Section):

@@ -1,6 +1,13 @@
 """The verbs. Importing this package registers them."""
 
 from pipeline.verbs import tables as tables
+from pipeline.verbs.add_imported import (
+    add_imported_documents,
+    add_imported_extractions,
+    add_imported_units,
+    leave_out_imported_units,
+    split_imported_documents,
+)
 from pipeline.verbs.add_links import add_links
 from pipeline.verbs.add_tables import add_table_extractions, add_tables, leave_out_tables
 from pipeline.verbs.check_patterns import check_patterns
@@ -41,6 +48,9 @@ from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
+    "add_imported_documents",
+    "add_imported_extractions",
+    "add_imported_units",
     "add_links",
     "add_table_extractions",
     "add_tables",
@@ -67,6 +77,7 @@ __all__ = [
     "join_descriptions",
     "join_documents",
     "layout_graph",
+    "leave_out_imported_units",
     "leave_out_tables",
     "list_attributes",
     "list_resolved_attributes",
@@ -85,5 +96,6 @@ __all__ = [
     "resolve_entities",
     "restrict_to_text_units",
     "select_documents",
+    "split_imported_documents",
     "summarize_descriptions",
 ]

@@ -15,11 +15,11 @@ from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, REJECTS, TEXT_UNIT
 from pipeline.documents.lightrag import (
     CHUNKS,
     GRAPH,
-    READ,
     REPLIES,
     STATUS,
     Row,
     lightrag_digest,
+    other_files,
     read_files,
     records_of,
 )
@@ -333,11 +333,9 @@ def _tell_one_name(extractions: Sequence[Row], rejects: _Rejects) -> None:
 
 def _tell_other_files(folder: Path, rejects: _Rejects) -> None:
     """Add each file that is not read, with the reason for vectors."""
-    for path in sorted(folder.iterdir()):
-        if path.name in READ or path.name.startswith("."):
-            continue
-        if path.name.startswith("vdb_"):
+    for name in other_files(folder):
+        if name.startswith("vdb_"):
             message = "vectors are made anew: another text, and another model"
         else:
             message = "it holds nothing that the replies and texts do not give"
-        rejects.add(path.name, "", "skipped", "not_imported", message)
+        rejects.add(name, "", "skipped", "not_imported", message)

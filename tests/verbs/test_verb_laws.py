@@ -90,6 +90,11 @@ CHAIN: dict[str, dict[str, str]] = {
     "extract_table": {"documents": "table_documents"},
     "add_table_extractions": {},
     "add_links": {"text_units": "file_text_units"},
+    "add_imported_documents": {},
+    "split_imported_documents": {"documents": "joined_documents"},
+    "add_imported_units": {},
+    "leave_out_imported_units": {"text_units": "joined_text_units"},
+    "add_imported_extractions": {"text_units": "joined_text_units"},
     "restrict_to_text_units": {"rows": "extractions"},
     "conform_extractions": {},
     "read_corrections": {},
@@ -123,6 +128,14 @@ CHAIN: dict[str, dict[str, str]] = {
 """Every verb of tables with fixed columns, in an order in which each finds its tables; and the
 tables whose names differ."""
 RENAMED = {
+    "read_lightrag": {
+        "documents": "imported_documents",
+        "text_units": "imported_text_units",
+        "extractions": "imported_extractions",
+    },
+    "add_imported_documents": {"documents": "joined_documents"},
+    "add_imported_units": {"text_units": "joined_text_units"},
+    "add_imported_extractions": {"extractions": "joined_extractions"},
     "read_table": {"documents": "table_documents"},
     "extract_table": {"extractions": "table_extractions"},
     "extract_graph_with_headers": {"extractions": "headed_extractions"},

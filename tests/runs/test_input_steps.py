@@ -1,0 +1,191 @@
+"""Files of the input folder join an imported index; a file takes the place of a document."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pipeline.engine.plan import RunOptions
+from pipeline.errors import DeletionError, SettingsError, UsageError
+from pipeline.project import Project
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.servers.openai_server import OpenAIServer
+from tests.states import is_extraction, models
+from tests.verbs.lightrag_folders import INDEX
+
+LAMP = "Ada Holm built the Skarrow Lamp in 1871. Otto Brun kept it for thirty years."
+"""The text of lamp.txt in the index."""
+NEW = {"new.txt": "Mira Vale met Ada Holm in Tessing."}
+FAST: Any = {"lightrag": {"files": "fast"}}
+TABLES = ("documents", "text_units", "extractions", "entities", "relationships", "mentions")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    """A project with an imported index and an empty input folder."""
+    folder = new_project(tmp_path / "p", NO_STORE, {}, **FAST)
+    with folder.open() as project:
+        project.import_lightrag(INDEX)
+    return folder
+
+
+def records_of(project: Project, source: str) -> pd.DataFrame:
+    documents = project.table("documents", "lightrag").set_index("source")["id"]
+    units = project.table("text_units", "lightrag")
+    own = units.loc[units["document_id"] == documents[source], "id"]
+    records = project.table("extractions", "lightrag")
+    return records[records["text_unit_id"].isin(own)]
+
+
+def test_a_project_without_files_has_no_further_steps(folder: ProjectFolder):
+    with folder.open() as project:
+        verbs = [step.verb.name for step in project.workflow("lightrag").steps]
+    assert "load_documents" not in verbs
+
+
+def test_a_new_file_joins_the_graph(folder: ProjectFolder):
+    folder.write("new.txt", NEW["new.txt"])
+    with folder.open() as project:
+        project.index("lightrag")
+        entities = project.table("entities", "lightrag").set_index("name")["text_unit_ids"]
+        assert len(entities["Ada Holm"]) == 3
+        assert len(project.table("documents", "lightrag")) == 5
+        again = project.index("lightrag")
+        assert {step.action for step in again.steps} == {"reused"}
+
+
+def test_an_edited_file_takes_the_place_of_its_document(folder: ProjectFolder):
+    folder.write("lamp.txt", "Otto Brun sold the Harrow Light.")
+    with folder.open() as project:
+        project.index("lightrag")
+        names = set(project.table("entities", "lightrag")["name"])
+        assert "Harrow Light" in names
+        assert "Skarrow Lamp" not in names
+        assert len(project.table("documents", "lightrag")) == 4
+
+
+def test_a_file_that_begins_as_its_document_has_records_of_its_own_alone(folder: ProjectFolder):
+    with folder.open() as project:
+        before = records_of(project, "lamp.txt")
+    # The first passage has the text, and so the id, of the imported one.
+    folder.edit_settings(**FAST)
+    path = folder.root / "workflows" / "fast.yaml"
+    path.write_text(path.read_text("utf-8").replace("size: 1200", "size: 20"), "utf-8")
+    folder.write("lamp.txt", f"{LAMP}\n\n{'Mira Vale met Otto Brun in Tessing. ' * 5}")
+    with folder.open() as project:
+        project.index("lightrag")
+        after = records_of(project, "lamp.txt")
+    assert set(before["description"]).isdisjoint(set(after["description"]) - {""})
+
+
+def test_a_file_with_the_text_of_its_document_keeps_the_paid_replies(folder: ProjectFolder):
+    with folder.open() as project:
+        before = records_of(project, "lamp.txt")
+    folder.write("lamp.txt", f"\n{LAMP}\n")
+    with folder.open() as project:
+        project.index("lightrag")
+        # The verb that unites records may write an empty text where there was none.
+        columns = [name for name in before.columns if name != "attributes"]
+        after = records_of(project, "lamp.txt")
+        pd.testing.assert_frame_equal(after[columns], before[columns])
+        units = project.table("text_units", "lightrag").set_index("text")
+        documents = project.table("documents", "lightrag").set_index("id")
+    place: Any = units.loc[LAMP]
+    text: Any = documents.loc[place["document_id"], "text"]
+    assert text[place["start"] : place["end"]] == LAMP
+
+
+def test_a_history_of_files_ends_as_a_full_build(folder: ProjectFolder, tmp_path: Path):
+    any_deletion = RunOptions(allow_deletes=True)
+    with folder.open() as project:
+        folder.write("new.txt", NEW["new.txt"])
+        project.index("lightrag")
+        folder.write("lamp.txt", "Otto Brun sold the Harrow Light.")
+        folder.write("other.txt", "Mira Vale left Skarrow for Tessing.")
+        project.index("lightrag")
+    with folder.open() as project:
+        folder.delete("new.txt")
+        folder.write("lamp.txt", LAMP)
+        project.index("lightrag", options=any_deletion)
+    full = new_project(tmp_path / "full", NO_STORE, {}, **FAST)
+    for path in (folder.root / "data" / "input").iterdir():
+        full.write(path.name, path.read_text("utf-8"))
+    with folder.open() as project, full.open() as fresh:
+        fresh.import_lightrag(INDEX)
+        for name in TABLES:
+            after, expected = (one.table(name, "lightrag") for one in (project, fresh))
+            pd.testing.assert_frame_equal(after, expected)
+
+
+def test_files_that_are_all_gone_end_the_run(folder: ProjectFolder):
+    folder.edit_settings(max_delete_ratio=0.3)
+    folder.write("new.txt", NEW["new.txt"])
+    with folder.open() as project:
+        project.index("lightrag")
+    folder.delete("new.txt")
+    with folder.open() as project:
+        # One of five documents is less than the ratio, but it is all that the folder had.
+        with pytest.raises(DeletionError, match="1 of 1 documents are gone"):
+            project.index("lightrag")
+        project.index("lightrag", options=RunOptions(allow_deletes=True))
+    with folder.open() as project:
+        assert len(project.table("documents", "lightrag")) == 4
+        verbs = [step.verb.name for step in project.workflow("lightrag").steps]
+    assert "load_documents" not in verbs
+
+
+def test_a_plan_prices_what_the_index_lacks_and_an_import_asks_nothing(
+    tmp_path: Path, openai: OpenAIServer
+):
+    files = {**NEW, "lamp.txt": LAMP}
+    folder = new_project(tmp_path / "p", NO_STORE, files, models=models(openai))
+    with folder.open() as project:
+        report = project.import_lightrag(INDEX)
+        assert "has files that a chat model must read" in report.notes[0]
+        assert not any(map(is_extraction, openai.requests))
+        calls = {one.planned.step.id: one.estimate.calls for one in project.forecast("lightrag")}
+        assert calls["extract_graph"] == (1, 1)
+        project.index("lightrag")
+        assert sum(map(is_extraction, openai.requests)) == 1
+        openai.forget()
+        project.import_lightrag(INDEX)
+        assert not openai.requests
+        assert len(project.table("documents", "lightrag")) == 5
+        folder.write("more.txt", "Ida Vale came back.")
+        with pytest.raises(UsageError, match="an import asks none; the index has been copied"):
+            project.import_lightrag(INDEX)
+
+
+def test_rows_of_tables_join_an_index_too(folder: ProjectFolder):
+    tables = folder.root / "tables"
+    tables.mkdir()
+    (tables / "tables.yaml").touch()
+    rows = "source,type,target\nMira Vale,MEMBER_OF,Brack Institute\n"
+    (tables / "members.csv").write_text(rows, "utf-8")
+    folder.write("new.txt", NEW["new.txt"])
+    with folder.open() as project:
+        project.index("lightrag")
+        types = project.table("statements", "lightrag")["type"]
+        assert list(types).count("MEMBER_OF") == 1
+        assert len(project.table("own_text_units", "lightrag")) == 1
+
+
+def test_a_view_of_some_documents_has_imported_and_own_ones(folder: ProjectFolder):
+    view = {"where": {"source": ["lamp.txt", "new.txt"]}}
+    folder.edit_settings(serve={"views": {"some": view}})
+    folder.write("new.txt", NEW["new.txt"])
+    with folder.open() as project:
+        project.index("lightrag")
+        tables = project.snapshots.manifest("lightrag").tables
+        (entities,) = [name for name in tables if "some" in name and name.startswith("entities")]
+        names = set(project.table(entities, "lightrag")["name"])
+    assert {"Skarrow Lamp", "Mira Vale"} <= names
+    assert "Tide Book" not in names
+
+
+def test_another_workflow_must_cut_documents(folder: ProjectFolder):
+    folder.edit_settings(lightrag={"files": "graphrag"})
+    folder.write("new.txt", NEW["new.txt"])
+    with folder.open() as project, pytest.raises(SettingsError, match=r"lightrag\.files"):
+        project.index("lightrag")
