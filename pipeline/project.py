@@ -623,16 +623,20 @@ class Project(Asking):
         source: str | Path,
         columns: Mapping[str, str] | None = None,
         values: Mapping[str, str] | None = None,
+        is_master_data: bool = False,
     ) -> TableImport:
         """Put a table into the folder ``tables``, in place of one of that name.
 
         ``columns`` maps fields to names of columns, ``values`` fields to one value for all rows.
-        Raises UsageError, and writes nothing, for a file without a row that can be used.
+        A row of master data describes an entity by its id, name and aliases. Raises UsageError, and
+        writes nothing, for a file without a row that can be used.
         """
         from pipeline.documents.own_tables import imported
 
         path = Path(source)
-        named = imported.columns_of_import(self.root, path, columns or {}, values or {})
+        named = imported.columns_of_import(
+            self.root, path, columns or {}, values or {}, is_master_data
+        )
         found = imported.describe_table(path, named)
         if not found.rows:
             reason = found.messages[0] if found.messages else f"{path.name}: no rows in it"
@@ -669,13 +673,17 @@ class Project(Asking):
 
     @contextmanager
     def with_table(
-        self, source: str | Path, columns: Mapping[str, str], values: Mapping[str, str]
+        self,
+        source: str | Path,
+        columns: Mapping[str, str],
+        values: Mapping[str, str],
+        is_master_data: bool = False,
     ) -> Iterator[tuple[TableImport, Project]]:
         """Give what the rows of a table are, and this project as if it had the table."""
         from pipeline.documents.own_tables import imported
 
         path = Path(source)
-        named = imported.columns_of_import(self.root, path, columns, values)
+        named = imported.columns_of_import(self.root, path, columns, values, is_master_data)
         found = imported.describe_table(path, named)
         with imported.tried_folder(self.root, path, named) as tried:
             changed = replace(self, tables_root=tried)

@@ -33,6 +33,11 @@ Values = Annotated[
     typer.Option("--value", metavar="FIELD=TEXT",
         help="A value for all rows, as type=SUPPLIES."),
 ]  # fmt: skip
+MasterData = Annotated[
+    bool,
+    typer.Option("--entities",
+        help="The table is master data: each row is an entity with id, name and aliases."),
+]  # fmt: skip
 OnlyPlan = Annotated[
     bool,
     typer.Option("--plan", help="Only say what the next run would do and cost then."),
@@ -44,13 +49,14 @@ def import_triples(
     source: Annotated[Path, typer.Argument(metavar="FILE",
         help="A table: .csv, .tsv, .json, .jsonl, .parquet or .graphml.")],
     name: Name = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    column: Columns = None, value: Values = None, only_plan: OnlyPlan = False,
+    column: Columns = None, value: Values = None, entities: MasterData = False,
+    only_plan: OnlyPlan = False,
 ) -> None:  # fmt: skip
     """Put a table of facts into the project's folder tables; the next run reads it, without a model
     for its rows."""
     columns, values = _read_pairs("--column", column), _read_pairs("--value", value)
     with open_project(context, folder, overrides, as_json) as project:
-        _import_table(project, source, columns, values, name, only_plan, as_json)
+        _import_table(project, source, columns, values, entities, name, only_plan, as_json)
 
 
 def import_cypher(
@@ -62,7 +68,8 @@ def import_cypher(
     name: Name = None, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     table: Annotated[str, typer.Option("--table", metavar="NAME",
         help="The name of the table; by default one that the same query always has.")] = "",
-    column: Columns = None, value: Values = None, only_plan: OnlyPlan = False,
+    column: Columns = None, value: Values = None, entities: MasterData = False,
+    only_plan: OnlyPlan = False,
 ) -> None:  # fmt: skip
     """Put the rows of a query in a Neo4j into the project's folder tables, as import triples does.
     The same command refreshes them."""
@@ -71,7 +78,7 @@ def import_cypher(
         open_project(context, folder, overrides, as_json) as project,
         project.queried_table(url, query, table, columns) as path,
     ):
-        _import_table(project, path, columns, values, name, only_plan, as_json)
+        _import_table(project, path, columns, values, entities, name, only_plan, as_json)
 
 
 def _import_table(
@@ -79,6 +86,7 @@ def _import_table(
     source: Path,
     columns: Mapping[str, str],
     values: Mapping[str, str],
+    is_master_data: bool,
     workflow: str | None,
     only_plan: bool,
     as_json: bool,
@@ -87,11 +95,11 @@ def _import_table(
     if only_plan:
         from pipeline.engine.plan import Selection
 
-        with project.with_table(source, columns, values) as (imported, changed):
+        with project.with_table(source, columns, values, is_master_data) as (imported, changed):
             _print_import(imported, as_json)
             show_plan(changed, workflow, changed.forecast(workflow), Selection(), as_json)
         return
-    imported = project.import_triples(source, columns, values)
+    imported = project.import_triples(source, columns, values, is_master_data)
     if as_json:
         print_json(
             {

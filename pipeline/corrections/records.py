@@ -6,14 +6,11 @@ unit is corrected whatever other text units say.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
 from typing import Any
 
-import pandas as pd
-
+from pipeline.corrections.rules import Record, Rule, Rules, list_keys
 from pipeline.corrections.values import (
     DecidedValue,
     leave_out,
@@ -25,106 +22,12 @@ from pipeline.corrections.values import (
 )
 from pipeline.text.ids import clean_name, match_key
 
-Record = dict[str, Any]
-"""A row of EXTRACTIONS."""
-Rule = Any
-"""A row of CORRECTIONS, a named tuple."""
 ADDED_WEIGHT = 0.0
 """The weight of an entity record that a correction adds.
 
 It carries a type or a description; the text does not name the entity once more."""
 STATEMENT_WEIGHT = 1.0
 """The weight of an added statement, that of a text which states it once."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The corrections, found by the match keys of the names that they are about.
-
-    ``final_keys``: the match key of each name that is renamed everywhere, and that of its new name.
-    """
-
-    by_kind: Mapping[str, Sequence[Rule]]
-    final_keys: Mapping[str, str]
-
-    @classmethod
-    def from_table(cls, corrections: pd.DataFrame) -> "Rules":
-        """Return the rules of a table CORRECTIONS, in the order of their ids."""
-        by_kind: dict[str, list[Rule]] = {}
-        rules: Iterator[Any] = corrections.sort_values("id").itertuples(index=False)
-        for rule in rules:
-            by_kind.setdefault(rule.kind, []).append(rule)
-        final_keys = {
-            match_key(rule.source): match_key(rule.to)
-            for rule in by_kind.get("rename", ())
-            if not (rule.type or rule.document_id or rule.quote)
-        }
-        return cls(by_kind, final_keys)
-
-    def select_for(self, records: Iterable[Record]) -> "Rules":
-        """Return the rules that may hold for one of the records, in their order.
-
-        Without this, each text unit would be compared with each rule.
-        """
-        keys: set[str] = set()
-        for record in records:
-            keys |= _list_keys(record)
-        # Rules for the new name of an entity hold for it too. A name is renamed once only.
-        for rule in self._list_rules(keys):
-            if rule.kind == "rename":
-                keys.add(match_key(rule.to))
-        by_kind: dict[str, list[Rule]] = {}
-        for rule in self._list_rules(keys):
-            by_kind.setdefault(rule.kind, []).append(rule)
-        return Rules(by_kind, self.final_keys)
-
-    def _list_rules(self, keys: Iterable[str]) -> list[Rule]:
-        """Return the rules about names with these match keys, before or after renaming."""
-        places = {place for key in keys for place in self._places_by_key.get(key, ())}
-        return [self._all_rules[place] for place in sorted(places)]
-
-    @cached_property
-    def _all_rules(self) -> Sequence[Rule]:
-        return list(chain.from_iterable(self.by_kind.values()))
-
-    @cached_property
-    def _places_by_key(self) -> Mapping[str, Sequence[int]]:
-        """The places in ``_all_rules`` of the rules about a match key."""
-        places: dict[str, list[int]] = {}
-        for place, rule in enumerate(self._all_rules):
-            for key in {match_key(rule.source), self.follow(rule.source)}:
-                places.setdefault(key, []).append(place)
-        return places
-
-    def follow(self, name: str) -> str:
-        """Return the match key of a name after it was renamed everywhere."""
-        key = match_key(name)
-        return self.final_keys.get(key, key)
-
-    @cached_property
-    def all_keys(self) -> frozenset[str]:
-        """The match keys of all names for which a rule may hold.
-
-        A rule about a new name holds for the names that become it, too.
-        """
-        keys: set[str] = set()
-        for rules in self.by_kind.values():
-            for rule in rules:
-                names = [name for name in (rule.source, rule.target) if name]
-                keys.update(map(match_key, names))
-                keys.update(map(self.follow, names))
-        renamed = {old for old, new in self.final_keys.items() if new in keys}
-        return frozenset(keys | renamed)
-
-    @cached_property
-    def additions(self) -> Mapping[str, Sequence[Rule]]:
-        """The statements to add, and the values that are cited, by document."""
-        by_document: dict[str, list[Rule]] = {}
-        for kind in ("add_statement", "set_property"):
-            for rule in self.by_kind.get(kind, ()):
-                if rule.document_id:
-                    by_document.setdefault(rule.document_id, []).append(rule)
-        return by_document
 
 
 @dataclass
@@ -228,7 +131,7 @@ def _delete_entity(unit: Unit, rule: Rule) -> None:
     """Delete the records of an entity, and the relationships of which it is an end."""
     key = match_key(rule.source)
     if unit.applies(rule) and _has_type(unit, key, rule.type):
-        unit.delete(rule, lambda record: key in _list_keys(record))
+        unit.delete(rule, lambda record: key in list_keys(record))
 
 
 def _rename_entities(unit: Unit, rules: Rules) -> None:
@@ -402,9 +305,3 @@ def _find_name(unit: Unit, key: str) -> str:
             if match_key(record[column]) == key:
                 return str(record[column])
     return ""
-
-
-def _list_keys(record: Record) -> set[str]:
-    """Return the match keys of the names in a record."""
-    names = (record["name"], record["source"], record["target"])
-    return {match_key(name) for name in names if name}

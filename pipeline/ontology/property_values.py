@@ -15,7 +15,7 @@ from pipeline.ontology.schema import EnumValue, Property
 from pipeline.ontology.type_names import TypeNames
 from pipeline.ontology.units import convert_amount, find_unit, unit_key
 from pipeline.text.dates import parse_date
-from pipeline.text.ids import clean
+from pipeline.text.ids import NOTHING, clean
 
 UNKNOWN_PROPERTY, BAD_VALUE, WRONG_UNIT = "unknown_property", "bad_value", "wrong_unit"
 MISSING_PROPERTY = "missing_property"
@@ -28,10 +28,6 @@ LONGEST_VALUE = 500
 MOST_DIGITS = 15
 """The digits of a number that are kept: as many as a float of 64 bits has for certain."""
 LARGEST_EXPONENT = 30
-_NOTHING = frozenset(
-    {"", "-", "none", "null", "n/a", "na", "nil", "unknown", "not stated", "not specified"}
-)
-"""Words that models write for a property that the text does not give."""
 _SPACES = re.compile(r"[\s\u00a0\u202f\u2009]+")
 _AMOUNT = re.compile(
     r"(?P<before>[^\d+\-−.,]{0,20}?)\s?(?P<sign>[+\-−]?)"
@@ -90,9 +86,9 @@ def read_values(property: Property, given: Any) -> Iterator[Scalar | Fault]:
     for item in _list_items(property, given):
         text = _to_text(item)
         value = _read_text(property, text)
-        if isinstance(value, Fault) and text.casefold() in _NOTHING:
+        if isinstance(value, Fault) and text.casefold() in NOTHING:
             continue
-        if property.type in ("string", "list") and text.casefold() in _NOTHING:
+        if property.type in ("string", "list") and text.casefold() in NOTHING:
             continue
         yield value._replace(text=text) if isinstance(value, Fault) else value
 
@@ -101,7 +97,7 @@ def as_given(given: Any) -> list[Scalar]:
     """Return the values of something that no property declares, as texts."""
     items = given if isinstance(given, list) else [given]
     texts = [_to_text(item)[:LONGEST_VALUE] for item in items]
-    return [text for text in texts if text.casefold() not in _NOTHING]
+    return [text for text in texts if text.casefold() not in NOTHING]
 
 
 def with_values(values: Mapping[str, Sequence[Scalar]]) -> str | None:

@@ -22,7 +22,8 @@ KEEP: Policy = "keep"
 OTHER_TYPE = "OTHER"
 """The type of entities and relationships outside the ontology, if ``otherwise`` is "other"."""
 ANY_TYPE = "*"
-"""The end of a pattern that entities of every type fit."""
+"""The end of a pattern that entities of every type fit, and the type whose properties entities of
+all types have that declare none."""
 
 
 def check_characters(name: str) -> str:

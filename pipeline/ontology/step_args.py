@@ -8,27 +8,58 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pipeline.ontology.faults import ends_of, inherited_properties, names_of, parents_of
-from pipeline.ontology.schema import Ontology, Pattern, Property, TypeSection
+from pipeline.ontology.property_values import Properties
+from pipeline.ontology.schema import (
+    ANY_TYPE,
+    KEEP,
+    Ontology,
+    Otherwise,
+    Pattern,
+    Property,
+    TypeSection,
+)
+
+OPEN = Ontology.model_construct(otherwise=Otherwise.model_validate(KEEP))
+"""The ontology of a project that has master data and no ontology.yaml: everything is allowed."""
 
 
-def conform_args(ontology: Ontology) -> dict[str, Any]:
-    """Return the args of conform_extractions."""
+def conform_args(ontology: Ontology, ids: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the args of conform_extractions; ``ids`` are properties that every entity may have."""
     otherwise = ontology.otherwise
     args: dict[str, Any] = {}
     args["entity_types"] = _synonyms_by_name(ontology.entity_types)
     args["relationship_types"] = _synonyms_by_name(ontology.relationship_types)
     args["other_entities"] = otherwise.entity_types
     args["other_relationships"] = otherwise.relationship_types
-    args["entity_properties"] = entity_properties(ontology)
+    args["entity_properties"] = entity_properties(ontology, ids)
     args["relationship_properties"] = _properties_by_name(ontology.relationship_types)
     args["other_properties"] = otherwise.properties
     return args
 
 
-def entity_properties(ontology: Ontology) -> dict[str, list[dict[str, Any]]]:
-    """Return the properties of each type of entities that has some, also by its parents."""
-    found = inherited_properties(ontology)
-    return {type: _dump_properties(each) for type, each in found.items() if each}
+def entity_properties(
+    ontology: Ontology, ids: Sequence[str] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what ``properties_by_type`` does, as args of a step."""
+    found = properties_by_type(ontology, ids)
+    return {type: _dump_properties(each) for type, each in found.items()}
+
+
+def properties_by_type(
+    ontology: Ontology, ids: Sequence[str] = ()
+) -> dict[str, tuple[Property, ...]]:
+    """Return the properties of each type of entities that has some, also by its parents.
+
+    ``ids`` are properties of all types, and under ANY_TYPE those of a type that has no others.
+    """
+    found = {type: each for type, each in inherited_properties(ontology).items() if each}
+    if ids:
+        found[ANY_TYPE] = ()
+    for type, each in found.items():
+        own = Properties(each)
+        added = (Property(name=name) for name in ids if own.find(name) is None)
+        found[type] = (*each, *added)
+    return found
 
 
 def check_args(ontology: Ontology) -> dict[str, Any]:
@@ -47,10 +78,10 @@ def check_args(ontology: Ontology) -> dict[str, Any]:
     return args
 
 
-def attribute_args(ontology: Ontology) -> dict[str, Any]:
-    """Return the args of list_attributes."""
+def attribute_args(ontology: Ontology, ids: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the args of list_attributes; ``ids`` are properties that every entity may have."""
     policy = ontology.otherwise.properties
-    return {"properties": entity_properties(ontology), "other_properties": policy}
+    return {"properties": entity_properties(ontology, ids), "other_properties": policy}
 
 
 def _canonical_patterns(ontology: Ontology) -> list[Pattern]:

@@ -16,27 +16,32 @@ from pipeline.verbs.read_corrections import CorrectionsParams
 
 READ, CORRECT, MERGE = "read_corrections", "correct_extractions", "merge_graphs"
 CORRECTIONS, MATCHES, RECORDS = "corrections", "correction_matches", "extractions"
+ALIASES, WITH_ALIASES = "add_aliases", "corrections_with_aliases"
 
 
-def with_corrections(workflow: Workflow, root: Path) -> Workflow:
+def with_corrections(workflow: Workflow, root: Path, has_aliases: bool = False) -> Workflow:
     """Return the workflow with the steps of corrections before each step that merges extractions.
 
-    Steps that list properties of entities read the corrected records too.
-    A project without the file, and a workflow that names the verb correct_extractions itself, stay
+    Steps that list properties of entities read the corrected records too. With ``has_aliases``,
+    tables of the project are master data, whose aliases are followed as corrections are.
+    A project with neither, and a workflow that names the verb correct_extractions itself, stay
     as they are. The steps stand behind those of the ontology, so that a person has the last word.
     """
     merges = [step for step in workflow.steps if step.verb.name == MERGE]
     names_them = any(step.verb.name == CORRECT for step in workflow.steps)
-    if not merges or names_them or not (root / FILE).exists():
+    is_followed = has_aliases or (root / FILE).exists()
+    if not merges or names_them or not is_followed:
         return workflow
+    rules = WITH_ALIASES if has_aliases else CORRECTIONS
     steps: list[Step] = []
     corrected: dict[str, str] = {}
     for step in workflow.steps:
         if step == merges[0]:
             params = CorrectionsParams(root=str(root))
             steps.append(Step(READ, REGISTRY.verbs[READ], params, {}, {CORRECTIONS: CORRECTIONS}))
+            steps += [_add_aliases()] if has_aliases else []
         if step.verb.name == MERGE:
-            correct, merge = _precede(step)
+            correct, merge = _precede(step, rules)
             corrected[step.inputs[RECORDS]] = merge.inputs[RECORDS]
             steps += (correct, merge)
         elif step.verb.name in (LIST, LIST_RESOLVED):
@@ -48,15 +53,24 @@ def with_corrections(workflow: Workflow, root: Path) -> Workflow:
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
 
 
-def _precede(merge: Step) -> tuple[Step, Step]:
-    """Return the step that corrects what the merge reads, and the merge that reads its output."""
+def _add_aliases() -> Step:
+    verb = REGISTRY.verbs[ALIASES]
+    inputs = {name: name for name in verb.inputs}
+    return Step(ALIASES, verb, verb.params(), inputs, {name: name for name in verb.outputs})
+
+
+def _precede(merge: Step, rules: str) -> tuple[Step, Step]:
+    """Return the step that corrects what the merge reads, and the merge that reads its output.
+
+    ``rules`` is the table of corrections to follow.
+    """
     suffix = "" if merge.id == MERGE else f"_{merge.id}"
     records = merge.inputs[RECORDS]
     corrected = f"corrected_{records}"
     inputs = {
         RECORDS: records,
         "text_units": merge.inputs["text_units"],
-        CORRECTIONS: CORRECTIONS,
+        CORRECTIONS: rules,
     }
     outputs = {
         "corrected_extractions": corrected,

@@ -33,12 +33,13 @@ from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_matches import count_matches, find_step, read_matches
-from pipeline.runs.correction_steps import CORRECT, MERGE, READ, RECORDS
+from pipeline.runs.correction_steps import ALIASES, CORRECT, MERGE, READ, RECORDS
 from pipeline.runs.ontology_steps import ATTRIBUTES
 from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot
 from pipeline.text.ids import clean_name, entity_id, match_key
+from pipeline.verbs.add_aliases import add_aliases
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 
@@ -316,11 +317,12 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
     units = tables.get(reading.inputs["text_units"])
     if extractions is None or units is None:
         return Effect(decision)
-    _, matches, _ = correct_extractions(
-        project.snapshots.tables.read(extractions),
-        project.snapshots.tables.read(units),
-        list_rows(decisions),
-    )
+    read = project.snapshots.tables.read
+    rows = list_rows(decisions)
+    documents, of_tables = tables.get("documents"), tables.get("table_documents")
+    if find_step(workflow, ALIASES) is not None and documents and of_tables:
+        rows, _ = add_aliases(read(documents), read(of_tables), rows)
+    _, matches, _ = correct_extractions(read(extractions), read(units), rows)
     return Effect(decision, *count_matches(matches).get(decision.id, (0, 0)), pending=True)
 
 

@@ -5,6 +5,7 @@ workflows that merges extractions. So they need no edit of a workflow, and a pro
 ontology has neither the steps nor their cost.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.contract.registry import REGISTRY
@@ -28,22 +29,23 @@ UNCHECKED = {
 """Inputs of check_patterns -> the outputs of merge_graphs that they are."""
 
 
-def with_ontology(workflow: Workflow, ontology: Ontology) -> Workflow:
+def with_ontology(workflow: Workflow, ontology: Ontology, ids: Sequence[str] = ()) -> Workflow:
     """Return the workflow with the steps of the ontology around each step that merges extractions.
 
+    ``ids`` are the properties that hold the ids of master data, of entities of every type.
     A workflow that names the verb conform_extractions itself stays as it is.
     """
     if any(step.verb.name == CONFORM for step in workflow.steps):
         return workflow
     steps: list[Step] = []
     for step in workflow.steps:
-        steps += _surround(step, ontology) if step.verb.name == MERGE else (step,)
-    if any(one.properties for one in ontology.entity_types):
-        steps = _with_attributes(steps, ontology)
+        steps += _surround(step, ontology, ids) if step.verb.name == MERGE else (step,)
+    if ids or any(one.properties for one in ontology.entity_types):
+        steps = _with_attributes(steps, ontology, ids)
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
 
 
-def _with_attributes(steps: list[Step], ontology: Ontology) -> list[Step]:
+def _with_attributes(steps: list[Step], ontology: Ontology, ids: Sequence[str]) -> list[Step]:
     """Return the steps with those that list properties, behind that which writes the entities.
 
     Without a step that merges, or one that writes the entities, they stay as they are.
@@ -58,7 +60,7 @@ def _with_attributes(steps: list[Step], ontology: Ontology) -> list[Step]:
     inputs = {**merge.inputs, ENTITIES: ENTITIES}
     if resolving:
         inputs[RESOLUTIONS] = RESOLUTIONS
-    params = verb.params.model_validate(attribute_args(ontology))
+    params = verb.params.model_validate(attribute_args(ontology, ids))
     outputs = {ATTRIBUTES: ATTRIBUTES, REJECTS: REJECTS}
     listing = Step(verb.name, verb, params, inputs, outputs)
     gather_verb = REGISTRY.verbs[GATHER]
@@ -72,7 +74,7 @@ def _with_attributes(steps: list[Step], ontology: Ontology) -> list[Step]:
     return [*before, listing, gathering, *behind]
 
 
-def _surround(merge: Step, ontology: Ontology) -> tuple[Step, Step, Step]:
+def _surround(merge: Step, ontology: Ontology, ids: Sequence[str]) -> tuple[Step, Step, Step]:
     """Return the merge between the steps of the ontology.
 
     The tables of the merge get other names, and the last step writes tables of the names that they
@@ -85,7 +87,7 @@ def _surround(merge: Step, ontology: Ontology) -> tuple[Step, Step, Step]:
     conform = Step(
         f"{CONFORM}{suffix}",
         conform_verb,
-        conform_verb.params.model_validate(conform_args(ontology)),
+        conform_verb.params.model_validate(conform_args(ontology, ids)),
         {RECORDS: records},
         {"conformed_extractions": conformed, REJECTS: REJECTS},
     )

@@ -7,12 +7,13 @@ import pyarrow as pa
 from pipeline.contract.schemas import STRING
 from pipeline.corrections.conflicts import final_keys
 from pipeline.corrections.decisions import Decision, DeleteProperty, SetProperty, SetType
+from pipeline.documents.own_tables.columns import FOLDER, list_id_properties
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError
-from pipeline.ontology.faults import inherited_properties
 from pipeline.ontology.property_values import Fault, Properties
 from pipeline.ontology.read import read_ontology
-from pipeline.ontology.schema import KEEP, Ontology, Property
+from pipeline.ontology.schema import ANY_TYPE, KEEP, Property
+from pipeline.ontology.step_args import OPEN, properties_by_type
 from pipeline.ontology.type_names import TypeNames
 from pipeline.runs.services import Services
 from pipeline.text.ids import entity_id, match_key
@@ -33,16 +34,18 @@ def check_property(
     run. An entity of no known type may have the properties of each type. Raises UsageError where no
     such type has the property, and for a value that is none of the property.
     """
-    ontology = read_ontology(project.root)
-    by_type = _list_properties(ontology)
-    if ontology is None or not by_type:
+    ids = list_id_properties(project.root / FOLDER)
+    ontology = read_ontology(project.root) or OPEN
+    by_type = properties_by_type(ontology, ids)
+    if not by_type:
         raise UsageError(
             "corrections: ontology.yaml declares no property of entities; declare it there first,"
             " as docs/knowledge.md shows"
         )
     type = _find_type(project, workflow, decision.entity, others)
     known = TypeNames.of((each.name, each.synonyms) for each in ontology.entity_types).find(type)
-    candidates = {known: by_type.get(known, ())} if known else by_type
+    of_any_type = by_type.get(ANY_TYPE, ())
+    candidates = {known: by_type.get(known, of_any_type)} if known else by_type
     found = _find_property(decision.property, candidates)
     if not found:
         if ontology.otherwise.properties == KEEP:
@@ -53,13 +56,6 @@ def check_property(
     names = {property.name for property in found.values()}
     # Two types may give one word to properties of other names; then the word stays.
     return decision.model_copy(update={"property": names.pop()}) if len(names) == 1 else decision
-
-
-def _list_properties(ontology: Ontology | None) -> Mapping[str, Sequence[Property]]:
-    """Return the properties of each type of entities that has some."""
-    if ontology is None:
-        return {}
-    return {type: each for type, each in inherited_properties(ontology).items() if each}
 
 
 def _find_property(

@@ -13,8 +13,9 @@ from pipeline.corrections.decisions import Rename
 from pipeline.corrections.file import read_lines
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import GraphmillError
-from pipeline.runs.correction_steps import MERGE, RECORDS
-from pipeline.runs.corrections import corrections_file, find_step
+from pipeline.runs.correction_matches import find_step
+from pipeline.runs.correction_steps import MERGE, RECORDS, WITH_ALIASES
+from pipeline.runs.corrections import corrections_file
 from pipeline.runs.resolutions import names_of
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot
@@ -114,6 +115,12 @@ def _former_keys(project: Services, workflow: Workflow, name: str) -> set[str]:
         decision = line.decision
         if isinstance(decision, Rename) and match_key(decision.to) in keys:
             keys.add(match_key(decision.entity))
+    aliases = project.snapshots.manifest(workflow.name).tables.get(WITH_ALIASES)
+    if aliases is not None:
+        rows = project.snapshots.tables.read(aliases)
+        renaming = rows[(rows["kind"] == "rename") & (rows["to"] != "")]
+        is_meant = [match_key(name) in keys for name in renaming["to"]]
+        keys |= {match_key(alias) for alias in renaming["source"][is_meant]}
     return keys
 
 

@@ -150,11 +150,12 @@ class Services:
         from pipeline.engine.workflow_file import InputStep, read_workflow
         from pipeline.models.base import ChatModel, EmbeddingModel
         from pipeline.ontology.read import read_ontology
+        from pipeline.ontology.step_args import OPEN
         from pipeline.runs.correction_steps import with_corrections
         from pipeline.runs.formats import read_formats, with_formats
         from pipeline.runs.input_steps import with_input_files
         from pipeline.runs.ontology_steps import with_ontology
-        from pipeline.runs.table_steps import with_tables
+        from pipeline.runs.table_steps import list_ids_of_tables, with_tables
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         environment = environment_of(self.root) if self.settings.input.steps else {}
@@ -185,11 +186,13 @@ class Services:
             other = path.with_name(f"{self.settings.lightrag.files}.yaml")
             reading = read_workflow(other, sections, steps, own, models)
             workflow = with_input_files(workflow, reading)
-        workflow = with_tables(workflow, self.tables_root or self.root)
-        ontology = read_ontology(self.root)
+        tables_root = self.tables_root or self.root
+        workflow = with_tables(workflow, tables_root)
+        ids = list_ids_of_tables(workflow, tables_root)
+        ontology = read_ontology(self.root) or (OPEN if ids else None)
         if ontology is not None:
-            workflow = with_ontology(workflow, ontology)
-        workflow = with_corrections(workflow, self.root)
+            workflow = with_ontology(workflow, ontology, ids)
+        workflow = with_corrections(workflow, self.root, has_aliases=bool(ids))
         if not any(step.format_undecided for step in workflow.steps):
             return workflow
         chats = self.settings.models.chat

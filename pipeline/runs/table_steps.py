@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.contract.registry import REGISTRY
-from pipeline.documents.own_tables.columns import FILE, FOLDER
+from pipeline.documents.own_tables.columns import FILE, FOLDER, list_id_properties
 from pipeline.engine.workflow import (
     DOCUMENTS,
     FILE_EXTRACTIONS,
@@ -58,6 +58,15 @@ def with_tables(workflow: Workflow, root: Path) -> Workflow:
         else:
             steps.append(changed)
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
+
+
+def list_ids_of_tables(workflow: Workflow, root: Path) -> tuple[str, ...]:
+    """Return the properties that hold ids of master data, if ``with_tables`` has added its steps.
+
+    Without master data there are none.
+    """
+    reads_tables = any(TABLE_DOCUMENTS in step.outputs.values() for step in workflow.steps)
+    return list_id_properties(root / FOLDER) if reads_tables else ()
 
 
 def has_tables(folder: Path) -> bool:

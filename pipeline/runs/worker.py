@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache as memoized
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,6 +24,7 @@ from pipeline.contract.fingerprint import library_versions
 from pipeline.contract.kept_codes import sources_hash
 from pipeline.contract.registry import REGISTRY
 from pipeline.corrections.file import FILE as CORRECTIONS_FILE
+from pipeline.documents.own_tables.columns import ENTITIES, list_id_properties
 from pipeline.documents.own_tables.columns import FILE as TABLES_FILE
 from pipeline.documents.own_tables.columns import FOLDER as TABLES_FOLDER
 from pipeline.engine.tasks import Workplace
@@ -89,7 +90,8 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         yield CORRECTIONS_FILE, b""
     if has_tables(project.root / TABLES_FOLDER):
         # A worker reads no table. It has the steps of a project that has tables.
-        yield f"{TABLES_FOLDER}/{TABLES_FILE}", b""
+        properties = list_id_properties(project.root / TABLES_FOLDER)
+        yield f"{TABLES_FOLDER}/{TABLES_FILE}", _name_master_data(properties)
         yield f"{TABLES_FOLDER}/shipped.csv", b""
     if any(step.verb.name == ADD_DOCUMENTS for step in workflow.steps):
         # A worker reads no document. It has the steps of a project whose files join an index.
@@ -112,6 +114,14 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
     kept["verbs"] = list(own.values())
     kept["models"] = {"chat": chats, "embedding": embeddings}
     yield SHIPPED_SETTINGS, json.dumps(kept, sort_keys=True).encode()
+
+
+def _name_master_data(id_properties: Sequence[str]) -> bytes:
+    """Return a tables.yaml with a table of master data for each of the properties of ids."""
+    tables: dict[str, Any] = {}
+    for number, name in enumerate(id_properties):
+        tables[f"{number}.csv"] = {"kind": ENTITIES, "id_property": name}
+    return json.dumps(tables).encode() if tables else b""
 
 
 def _provider(model: EmbeddingSettings) -> str:

@@ -12,6 +12,10 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _QUOTES = "\"'`´‘’‚‛“”„‟«»‹›「」『』〝〞＂＇"
 _DASHES = "-‐‑‒–—―−﹘﹣－~〜"
 _STOPS = ".．。｡"
+NOTHING = frozenset(
+    {"", "-", "none", "null", "n/a", "na", "nil", "unknown", "not stated", "not specified"}
+)
+"""Words, in lower case, that stand for a value that is not given."""
 _RELATIONSHIP_ID = re.compile("rel-([0-9a-f]{32})-([0-9a-f]{32})")
 _OPENING = "\"'`´‘‚‛“„«‹「『〝＂＇"
 _CLOSED_BY = dict(

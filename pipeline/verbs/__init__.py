@@ -1,6 +1,7 @@
 """The verbs. Importing this package registers them."""
 
 from pipeline.verbs import tables as tables
+from pipeline.verbs.add_aliases import add_aliases
 from pipeline.verbs.add_imported import (
     add_imported_documents,
     add_imported_extractions,
@@ -48,6 +49,7 @@ from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
+    "add_aliases",
     "add_imported_documents",
     "add_imported_extractions",
     "add_imported_units",

@@ -22,7 +22,7 @@ from pipeline.ontology.property_values import (
     read_values,
     with_values,
 )
-from pipeline.ontology.schema import Property
+from pipeline.ontology.schema import ANY_TYPE, Property
 from pipeline.text.ids import clean_name, match_key
 
 PropertiesByType = Mapping[str, tuple[Property, ...]]
@@ -109,7 +109,8 @@ class _Reader:
         else:
             type = type or types.get((unit, match_key(name)), "")
             owner = f"{name!r} of type {type!r}"
-            properties = self.entity_properties.get(type)
+            any_type = self.entity_properties.get(ANY_TYPE)
+            properties = self.entity_properties.get(type, any_type)
         given = parse_attributes(cell)
         if given is None:
             self._reject(unit, owner, Fault(BAD_VALUE, "the properties are no JSON object"))

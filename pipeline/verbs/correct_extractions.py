@@ -1,5 +1,6 @@
 """correct_extractions: apply the decisions of people to what was extracted."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,9 @@ from pipeline.contract.schemas import (
     REJECTS,
     UNIT_TEXTS,
 )
-from pipeline.corrections.records import Record, Rules, Unit, correct_unit
-from pipeline.text.ids import match_key
+from pipeline.corrections.records import Unit, correct_unit
+from pipeline.corrections.rules import Record, Rules
+from pipeline.text.ids import clean_name, match_key
 
 NAME_COLUMNS = ("name", "source", "target")
 
@@ -67,21 +69,50 @@ def correct_extractions(
     for unit in units:
         correct_unit(unit, rules)
     records = [record for unit in units for record in unit.records]
-    corrected = extractions[~is_touched]
+    corrected, renamed = _rename_everywhere(extractions[~is_touched], rules)
     if records:
         corrected = pd.concat([corrected, EXTRACTIONS.frame(records)], ignore_index=True)
     matches = [
         (correction, unit.id, count) for unit in units for correction, count in unit.matches.items()
     ]
     rejects = [row for unit in units for row in _list_rejects(unit)]
-    return corrected, CORRECTION_MATCHES.frame(matches), REJECTS.frame(rejects)
+    return corrected, CORRECTION_MATCHES.frame([*renamed, *matches]), REJECTS.frame(rejects)
+
+
+def _rename_everywhere(
+    extractions: pd.DataFrame, rules: Rules
+) -> tuple[pd.DataFrame, list[tuple[str, str, int]]]:
+    """Return records with names that are renamed everywhere, and rows of CORRECTION_MATCHES.
+
+    Master data may rename in most text units, so whole columns are renamed at once. The result is
+    that of ``correct_unit`` where no other rule holds.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for column in NAME_COLUMNS:
+        names = extractions[column]
+        found = {
+            name: rule
+            for name in names.unique()
+            if (rule := rules.renamed_everywhere.get(match_key(name))) is not None
+        }
+        if not found:
+            continue
+        is_renamed = names.isin(list(found))
+        old_names = names[is_renamed]
+        units = extractions["text_unit_id"][is_renamed]
+        for name, unit in zip(old_names, units, strict=True):
+            counts[found[name].id, unit] += 1
+        new_names = {name: clean_name(rule.to) for name, rule in found.items()}
+        renamed = names.where(~is_renamed, names.map(new_names))
+        extractions = extractions.assign(**{column: renamed})
+    return extractions, [(*place, count) for place, count in counts.items()]
 
 
 def _find_touched_units(
     extractions: pd.DataFrame, text_units: pd.DataFrame, rules: Rules
 ) -> set[str]:
-    """Return the ids of the text units that a rule may change."""
-    if not rules.by_kind:
+    """Return the ids of the text units that a rule may change, but for renaming everywhere."""
+    if not rules.all_keys and not rules.additions:
         return set()
     touched: set[str] = set()
     for column in NAME_COLUMNS:

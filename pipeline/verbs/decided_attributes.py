@@ -13,7 +13,7 @@ from pipeline.ontology.property_values import (
     number_text,
     read_values,
 )
-from pipeline.ontology.schema import Property
+from pipeline.ontology.schema import ANY_TYPE, Property
 from pipeline.text.ids import attribute_id, clean_name
 
 PLAIN = Property(name="text")
@@ -50,7 +50,8 @@ def decide_attributes(
     by_type = {type: Properties(each.values()) for type, each in declared.items()}
     for id, name, written, unit, document, _, correction in given:
         type = types[id]
-        found = by_type[type].find(name) if type in by_type else None
+        properties = by_type.get(type, by_type.get(ANY_TYPE))
+        found = None if properties is None else properties.find(name)
         if found is None and keeps_others:
             found = PLAIN.model_copy(update={"name": clean_name(name)})
         values = read_decided_value(found, written)

@@ -27,7 +27,7 @@ from pipeline.ontology.property_values import (
     number_text,
     parse_attributes,
 )
-from pipeline.ontology.schema import KEEP, REJECT, Policy, Property
+from pipeline.ontology.schema import ANY_TYPE, KEEP, REJECT, Policy, Property
 from pipeline.text.ids import attribute_id, match_key
 from pipeline.verbs.check_patterns import ENTITY_TYPES
 from pipeline.verbs.conforming_attributes import types_of_names
@@ -122,6 +122,7 @@ def check_attributes(
     declared: dict[str, dict[str, Property]] = {}
     for type, each in params.properties.items():
         declared[type] = {one.name: one for one in each}
+    of_any_type = declared.get(ANY_TYPE, {})
     keeps_others = params.other_properties == KEEP
     is_there = given_attributes["entity_id"].isin(list(types))
     given = given_attributes[GIVEN_ATTRIBUTES.columns][is_there]
@@ -135,8 +136,8 @@ def check_attributes(
     for id, name, value, unit, document, given_type, _ in cells:
         if (id, name) in decided.replaced:
             continue
-        of_entity = declared.get(types[id], {})
-        of_record = declared.get(given_type, {})
+        of_entity = declared.get(types[id], of_any_type)
+        of_record = declared.get(given_type, of_any_type)
         found = of_entity.get(name)
         if found != of_record.get(name):
             found = None

@@ -12,8 +12,9 @@ from pipeline.contract.schemas import CORRECTIONS
 from pipeline.corrections.decisions import (
     FOR_PEOPLE,
     Decision,
+    Different,
     Keep,
-    Pair,
+    Same,
     Scoped,
     SetProperty,
 )
@@ -42,15 +43,19 @@ def stamp(params: CorrectionsParams) -> str:
 def read_corrections(params: CorrectionsParams = CorrectionsParams()) -> pd.DataFrame:
     """Return the decisions in corrections.jsonl, or no rows if there is no such file.
 
-    Pins (``same`` and ``different``) are left out: resolve_entities reads them itself. Raises
-    SettingsError if a line cannot be read or two lines contradict each other.
+    Pairs are for resolve_entities, which reads them itself; those that are ``different`` are here
+    too, for no alias of master data may unite them. Raises SettingsError if a line cannot be read
+    or two lines contradict each other.
     """
     return list_rows([line.decision for line in read_lines(params.file)])
 
 
 def list_rows(decisions: Iterable[Decision]) -> pd.DataFrame:
-    """Return the table CORRECTIONS of these decisions, without those that change no record."""
-    rows = [_make_row(decision) for decision in decisions if not isinstance(decision, Pair | Keep)]
+    """Return the table CORRECTIONS of these decisions, without those that change no record.
+
+    Names that are ``different`` are in it: they keep aliases of master data from changing some.
+    """
+    rows = [_make_row(decision) for decision in decisions if not isinstance(decision, Same | Keep)]
     return CORRECTIONS.frame(rows)
 
 
@@ -61,6 +66,8 @@ def _make_row(decision: Decision) -> dict[str, Any]:
     # The name of an entity and the source of a statement share a column.
     if "entity" in fields:
         fields["source"] = fields.pop("entity")
+    if isinstance(decision, Different):
+        fields["source"], fields["target"] = fields.pop("a"), fields.pop("b")
     return {
         **blank,
         "append": False,

@@ -269,7 +269,9 @@ def _record_of(row: TableRow) -> dict[str, Any]:
     parts = dataclasses.asdict(row)
     for name in ("line", "key", "document", "date", "properties", "valid_from", "valid_to"):
         del parts[name]
-    return {name: value for name, value in parts.items() if value} | {"properties": row.attributes}
+    # Master data without aliases are told by an empty list.
+    said = {name: value for name, value in parts.items() if value not in ("", None)}
+    return said | {"properties": row.attributes}
 
 
 def _reject_row(file: InputFile, fault: Fault) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipeline.corrections.file import make_decision
-from pipeline.corrections.records import Rules
+from pipeline.corrections.rules import Rules
 from pipeline.verbs.read_corrections import list_rows
 
 ENTITY = {"source": "", "target": ""}

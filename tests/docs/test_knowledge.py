@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "knowledge.md").read_text(encoding=
 
 def commands() -> list[list[str]]:
     blocks = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    lines = "\n".join(blocks).splitlines()
+    lines = "".join(blocks).splitlines()
     return [shlex.split(line) for line in lines]
 
 
@@ -23,6 +23,8 @@ def test_the_commands_lead_from_a_messy_graph_to_an_obedient_one(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
+    (table,) = re.findall(r"```csv\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "names.csv").write_text(table, encoding="utf-8")
     outputs: list[str] = []
     folder = ProjectFolder(tmp_path)
     for program, *arguments in commands():
@@ -35,10 +37,15 @@ def test_the_commands_lead_from_a_messy_graph_to_an_obedient_one(
             text = settings.read_text(encoding="utf-8")
             assert text.count("url: embedded") == 1
             settings.write_text(text.replace("url: embedded", f"url: {postgres_url}"), "utf-8")
-    assert len(outputs) <= 10
+    is_import = [arguments[1] == "import" for arguments in commands()]
+    assert is_import.index(True) <= 10
+    assert "S-7" in outputs[-1]
     with ProjectFolder(tmp_path / "my-project").open() as project:
         entities = project.table("entities", "fast")
         statements = project.table("statements", "fast")
+        values = project.table("attributes", "fast")
+    assert "Linnea" not in set(entities["name"])
+    assert {"P-2", "S-7", "31"} <= set(values["value"])
     types = {one.name for one in example().entity_types}
     assert set(entities["type"]) <= {*types, "OTHER"}
     assert set(statements["type"]) <= {one.name for one in example().relationship_types}

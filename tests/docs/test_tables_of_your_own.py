@@ -84,6 +84,10 @@ def test_the_settings_that_are_shown_are_those_of_a_new_project():
 
 def test_the_file_of_columns_that_is_shown_is_read_and_all_fields_are_told():
     shown = blocks("yaml")[-1]
-    assert set(parse_columns(shown, "tables.yaml")) == {"suppliers.csv"}
+    read = parse_columns(shown, "tables.yaml")
+    assert {name: one.is_master_data for name, one in read.items()} == {
+        "suppliers.csv": False,
+        "companies.csv": True,
+    }
     (table,) = re.findall(r"## The columns\n(.*?)\n\n[^|\n]", PAGE, re.DOTALL)
     assert set(re.findall(r"`(\w+)`", table)) >= set(FIELDS)

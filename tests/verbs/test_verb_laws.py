@@ -98,7 +98,8 @@ CHAIN: dict[str, dict[str, str]] = {
     "restrict_to_text_units": {"rows": "extractions"},
     "conform_extractions": {},
     "read_corrections": {},
-    "correct_extractions": {},
+    "add_aliases": {},
+    "correct_extractions": {"corrections": "corrections_with_aliases"},
     "merge_graphs": {},
     "check_patterns": {
         "unchecked_entities": "merged_entities",
@@ -152,6 +153,7 @@ KEEPERS = (
     "Otto Holm,KEEPS,,1,\n"
     "Ida Brun,KEEPS,Skarrow Lamp,,1880\n"
 )
+MASTER_DATA = "id,name,aliases\nm1,Ida Brun,Brun;Skarrow\nm2,Ada Holm,Brun;Quill Fair\n"
 FILES = {
     "read_graphrag": "graphrag",
     "read_lightrag": "lightrag",
@@ -293,6 +295,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / FILES["read_corrections"]).write_text(CORRECTIONS, encoding="utf-8")
     (root / FILES["read_table"]).mkdir()
     (root / FILES["read_table"] / "keepers.csv").write_text(KEEPERS, encoding="utf-8")
+    (root / FILES["read_table"] / "keys.csv").write_text(MASTER_DATA, encoding="utf-8")
+    entry = "keys.csv: {kind: entities}\n"
+    (root / FILES["read_table"] / "tables.yaml").write_text(entry, encoding="utf-8")
     write(root / FILES["read_graphrag"], version_3())
     shutil.copytree(INDEX, root / FILES["read_lightrag"])
     return root

@@ -41,6 +41,17 @@ FACTS = [
     "Ada Holm,MADE,Ada Holm,,,f3",
 ]
 """Rows of a table of the project's own: two have the same id, one lacks an end, one is a loop."""
+MASTER_DATA = [
+    "m1,Skarrow Lamp,place,storm lamp; Lamp,A lamp.,90 ft",
+    "m1,Skarrow Lamp,place,Quill Fair,,",
+    "m2,Ada Holm,person,Duchess of Quill;Otto,,170",
+    "m3,ADA HOLM,human,,,",
+    "m4,Mira Vale,person,Anselm Torr,,",
+    "m5,Idra Senn,person,Anselm Torr;Mira Vale,She taught.,",
+    ",Otto Holm,person,,,",
+]
+"""Rows of a table of master data: two have the same id, one lacks it, two claim one alias, one
+claims the name of another, and two ids are of one entity."""
 CHANGES = 4
 WORKFLOWS = {
     "fast": ("fast",),
@@ -135,6 +146,7 @@ class History:
     told: list[str] = field(default_factory=list)
     ontology: Mapping[str, Any] | None = None
     facts: list[str] = field(default_factory=list)
+    master: list[str] = field(default_factory=list)
 
     @classmethod
     def begun(cls, seed: int) -> "History":
@@ -144,6 +156,7 @@ class History:
         }
         for name in history.draw.sample(NAMES, DOCUMENTS):
             history.write(name)
+        history.list_master("")
         return history
 
     def gone_on(self, seed: int) -> "History":
@@ -157,6 +170,7 @@ class History:
             [*self.told],
             self.ontology,
             [*self.facts],
+            [*self.master],
         )
 
     def change(self) -> None:
@@ -174,6 +188,8 @@ class History:
             self.decide,
             self.correct,
             self.state,
+            self.list_master,
+            self.list_master,
         ]
         for _ in range(self.draw.randint(1, CHANGES)):
             act = self.draw.choice(acts)
@@ -233,12 +249,21 @@ class History:
 
     def state(self, _: str) -> None:
         """A row of the project's own table comes, at any place, or goes."""
-        row = self.draw.choice(FACTS)
-        if row in self.facts:
-            self.facts.remove(row)
-        else:
-            self.facts.insert(self.draw.randint(0, len(self.facts)), row)
+        self._turn(FACTS, self.facts)
         self.told.append(f"facts: {self.facts}")
+
+    def list_master(self, _: str) -> None:
+        """Two rows of the master data come or go: an alias may move from one to the other."""
+        self._turn(MASTER_DATA, self.master)
+        self._turn(MASTER_DATA, self.master)
+        self.told.append(f"master data: {self.master}")
+
+    def _turn(self, rows: list[str], there: list[str]) -> None:
+        row = self.draw.choice(rows)
+        if row in there:
+            there.remove(row)
+        else:
+            there.insert(self.draw.randint(0, len(there)), row)
 
     def _text(self) -> str:
         return " ".join(self.draw.choices(SENTENCES, k=self.draw.randint(1, 6)))
@@ -257,14 +282,21 @@ class History:
             path.unlink()
         for name, text in self.corpus.items():
             folder.write(name, text)
-        stated = folder.root / "tables" / "facts.csv"
-        stated.parent.mkdir(exist_ok=True)
-        stated.unlink(missing_ok=True)
-        (stated.parent / "tables.yaml").touch()
+        tables = folder.root / "tables"
+        tables.mkdir(exist_ok=True)
         # A table without a row that can be used would keep what it said.
+        stated, listed = tables / "facts.csv", tables / "firms.csv"
+        stated.unlink(missing_ok=True)
         if any(row != "Mira Vale,MADE,,,," for row in self.facts):
             rows = "\n".join(["source,type,target,description,since,id", *self.facts, ""])
             stated.write_text(rows, encoding="utf-8")
+        listed.unlink(missing_ok=True)
+        has_master = any(not row.startswith(",") for row in self.master)
+        if has_master:
+            rows = "\n".join(["id,name,type,aliases,description,height", *self.master, ""])
+            listed.write_text(rows, encoding="utf-8")
+        entry = "firms.csv: {kind: entities}\n" if has_master else ""
+        (tables / "tables.yaml").write_text(entry, encoding="utf-8")
         lines = [json.dumps(line) for line in self.corrections]
         (folder.root / "corrections.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for name in WORKFLOWS[workflow]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.documents.metadata import as_json
 from pipeline.errors import SettingsError
@@ -18,11 +18,13 @@ FILE = "tables.yaml"
 """The file in that folder with the columns of tables."""
 FIELDS = (
     "source", "target", "type", "source_type", "target_type", "name", "description", "weight",
-    "properties", "document", "date", "valid_from", "valid_to", "id",
+    "properties", "document", "date", "valid_from", "valid_to", "id", "aliases",
 )  # fmt: skip
 """The fields of a row, as columns name them. All other columns are properties."""
 CONSTANTS = ("type", "source_type", "target_type", "document", "date", "valid_from", "valid_to")
 """The fields that may have one value for all rows of a table."""
+ENTITIES = "entities"
+"""The kind of a table of master data."""
 
 
 class TableColumns(BaseModel):
@@ -30,7 +32,8 @@ class TableColumns(BaseModel):
 
     ``columns`` maps fields to names of columns, where these differ. ``values`` maps fields to one
     value for all rows whose own cell is empty. ``encoding`` is that of the file; it is detected if
-    it is "".
+    it is "". A table of the kind "entities" is master data: each row describes an entity and has an
+    id, which becomes the value of the property ``id_property``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +41,8 @@ class TableColumns(BaseModel):
     columns: Mapping[str, str] = Field(default_factory=dict)
     values: Mapping[str, str] = Field(default_factory=dict)
     encoding: str = ""
+    kind: Literal["facts", "entities"] = "facts"
+    id_property: str = Field(default="external_id", pattern=r"^[^\W\d_]\w*$", max_length=100)
 
     @field_validator("columns")
     @classmethod
@@ -50,6 +55,16 @@ class TableColumns(BaseModel):
     def _name_constants(cls, values: Mapping[str, str]) -> Mapping[str, str]:
         _refuse_unknown(values, CONSTANTS)
         return values
+
+    @model_validator(mode="after")
+    def _check_aliases(self) -> Self:
+        if "aliases" in self.columns and not self.is_master_data:
+            raise ValueError("'aliases' is a field of master data; add kind: entities")
+        return self
+
+    @property
+    def is_master_data(self) -> bool:
+        return self.kind == ENTITIES
 
     @property
     def digest(self) -> str:
@@ -77,6 +92,16 @@ def read_columns(folder: Path) -> Mapping[str, TableColumns]:
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: not UTF-8; save it as UTF-8") from None
     return parse_columns(text, str(path))
+
+
+def list_id_properties(folder: Path) -> tuple[str, ...]:
+    """Return the properties that hold the ids of master data in this folder, sorted.
+
+    It is empty if no table is of the kind "entities". Raises SettingsError if tables.yaml has a
+    mistake.
+    """
+    tables = read_columns(folder).values()
+    return tuple(sorted({one.id_property for one in tables if one.is_master_data}))
 
 
 def parse_columns(text: str, where: str) -> Mapping[str, TableColumns]:

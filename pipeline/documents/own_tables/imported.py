@@ -13,6 +13,7 @@ import yaml
 
 from pipeline.documents.own_tables.columns import (
     AS_NAMED,
+    ENTITIES,
     FILE,
     FOLDER,
     TableColumns,
@@ -68,7 +69,11 @@ def describe_table(path: Path, columns: TableColumns) -> TableImport:
 
 
 def columns_of_import(
-    root: Path, path: Path, columns: Mapping[str, str], values: Mapping[str, str]
+    root: Path,
+    path: Path,
+    columns: Mapping[str, str],
+    values: Mapping[str, str],
+    is_master_data: bool = False,
 ) -> TableColumns:
     """Return the columns of a table: those that are given, over those that tables.yaml has.
 
@@ -80,6 +85,8 @@ def columns_of_import(
         "columns": {**known.columns, **columns},
         "values": {**known.values, **values},
     }
+    if is_master_data:
+        merged["kind"] = ENTITIES
     try:
         return TableColumns.model_validate(merged)
     except ValueError as error:

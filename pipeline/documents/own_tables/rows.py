@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +11,15 @@ from pipeline.documents.metadata import as_json, cleaned
 from pipeline.documents.own_tables.columns import TableColumns
 from pipeline.documents.records import Fault, Record
 from pipeline.text.dates import parse_date
-from pipeline.text.ids import clean, clean_name, digest
+from pipeline.text.ids import NOTHING, clean, clean_name, digest
 
 LONGEST_NAME = 1000
 """Characters of the longest name of an entity or a type. A longer one is a text, not a name."""
+LONGEST_ID = 500
+"""Characters of the longest id of master data, as many as a property may have."""
 LONGEST_ROW = 100_000
 """Characters of the longest cell. A longer text is a document, not a property of a fact."""
-NAMES = ("source", "target", "name")
+ENDS = ("source", "target")
 TYPES = ("type", "source_type", "target_type")
 DATES = ("date", "valid_from", "valid_to")
 _DIGITS = 20
@@ -33,7 +35,8 @@ class TableRow:
     ``type`` is that of the relationship, or of the entity ``name``. ``date`` is that of the
     document which the row is. ``valid_from`` and ``valid_to`` say when the fact holds. ``line`` is
     the place of the row in its file. ``key`` tells the row from others, wherever it stands: the
-    cell of the key column, or else a hash of all cells.
+    cell of the key column, or else a hash of all cells. ``aliases`` are other names of the entity;
+    they are None in a row that is no master data.
     """
 
     line: int
@@ -50,6 +53,7 @@ class TableRow:
     valid_from: str = ""
     valid_to: str = ""
     weight: float = 1.0
+    aliases: Sequence[str] | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -66,6 +70,8 @@ class TableRow:
         else:
             between = in_words(self.type) or "–"
             parts = [f"{self.source} {between} {self.target}."]
+        if self.aliases:
+            parts.append(f"Also called {', '.join(self.aliases)}.")
         if self.description:
             parts.append(self.description)
         facts = [f"{name}: {_as_words(value)}" for name, value in sorted(self.attributes.items())]
@@ -83,10 +89,15 @@ def read_row(record: Record, columns: TableColumns) -> TableRow | Fault:
             return Fault("too_large", f"{fact}; make the text a document", record.line)
     try:
         fields = _take_fields(cells, columns)
-        key = fields.pop("id") or digest(as_json(cells))[:_DIGITS]
-        row = TableRow(record.line, key, **fields)
     except ValueError as error:
         return Fault("parse", str(error), record.line)
+    id = fields.pop("id")
+    if columns.is_master_data:
+        fault = _find_fault_of_master(record.line, id, fields["name"])
+        if fault is not None:
+            return fault
+        fields["properties"] |= {columns.id_property: id}
+    row = TableRow(record.line, id or digest(as_json(cells))[:_DIGITS], **fields)
     return _incomplete(row) or row
 
 
@@ -121,7 +132,12 @@ def _take_fields(cells: dict[str, Any], columns: TableColumns) -> dict[str, Any]
         return left.pop(column, columns.values.get(field))
 
     # A row about one entity has no ends, so that a column "name" beside ends is a property.
-    ends = {end: _read_name(end, take(end)) for end in ("source", "target")}
+    ends: dict[str, str] = {}
+    aliases: Sequence[str] | None = None
+    if columns.is_master_data:
+        aliases = _read_aliases(take("aliases"))
+    else:
+        ends = {end: _read_name(end, take(end)) for end in ENDS}
     name = "" if any(ends.values()) else _read_name("name", take("name"))
     types = {kind: _read_name(kind, take(kind)) for kind in TYPES}
     dates = {kind: _read_date(kind, take(kind)) for kind in DATES}
@@ -131,7 +147,7 @@ def _take_fields(cells: dict[str, Any], columns: TableColumns) -> dict[str, Any]
     properties = _read_properties(take("properties"))
     return {
         **ends, **types, **dates, "id": id, "name": name, "description": description,
-        "document": document, "weight": weight,
+        "document": document, "weight": weight, "aliases": aliases,
         "properties": {**properties, **left},
     }  # fmt: skip
 
@@ -147,6 +163,21 @@ def _incomplete(row: TableRow) -> Fault | None:
     return Fault("incomplete", message, row.line)
 
 
+def _find_fault_of_master(line: int, id: str, name: str) -> Fault | None:
+    """Return the fault of a row of master data without a name, or without an id."""
+    action = "fill it, or name its column in tables.yaml"
+    if not name:
+        return Fault("incomplete", f"no 'name' of an entity; {action}", line)
+    if id.casefold() in NOTHING:
+        # No property has such a value, so the id would be lost.
+        shown = f"'id' is {id!r}, which stands for none" if id else "no 'id'"
+        return Fault("incomplete", f"{shown}; {action}", line)
+    if len(id) > LONGEST_ID:
+        fact = f"'id' has {len(id):,} characters, more than {LONGEST_ID:,}"
+        return Fault("too_large", f"{fact}; write a shorter one", line)
+    return None
+
+
 def _read_name(field: str, cell: Any) -> str:
     """Return a name on one line. Raises ValueError for one that is none."""
     if isinstance(cell, dict | list | bool):
@@ -158,6 +189,16 @@ def _read_name(field: str, cell: Any) -> str:
         fact = f"'{field}' has {len(text):,} characters, more than {LONGEST_NAME:,}"
         raise ValueError(f"{fact}; write a name, and the text as description")
     return clean_name(text)
+
+
+def _read_aliases(cell: Any) -> list[str]:
+    """Return the names of a list, or of a text that separates them by semicolons, each once.
+
+    Raises ValueError for one that is no name.
+    """
+    parts = cell if isinstance(cell, list) else _as_text(cell).split(";")
+    names = [_read_name("aliases", part) for part in parts]
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def _read_date(field: str, cell: Any) -> str:

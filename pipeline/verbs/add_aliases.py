@@ -1,0 +1,189 @@
+"""add_aliases: make a renaming of each alias that master data give, beside people's corrections."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from pipeline.contract.laws import Law, Part
+from pipeline.contract.reasons import decided
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.rejects import make_reject
+from pipeline.contract.schemas import CORRECTIONS, REJECTS, STRING, table
+from pipeline.text.ids import digest, match_key
+from pipeline.verbs.add_tables import DOCUMENT_IDS
+
+MASTER_ROWS = table("id", id=STRING, source=STRING, metadata=STRING)
+"""The columns of documents of ``read_table`` that say which names a row gives to its entity."""
+NAMES = table("document_id", "alias", document_id=STRING, place=STRING, name=STRING, alias=STRING)
+"""The names that rows of master data give to their entities.
+
+``name`` is the entity's own name. ``alias`` is another one, or the own name once more. ``place`` is
+the file and the line.
+"""
+AMBIGUOUS = "ambiguous_alias"
+_DIGITS = 20
+"""Hexadecimal digits of an alias' id: no two of many millions have the same."""
+_SHOWN = 3
+"""The most other rows that the message of a reject names."""
+
+
+def list_names(documents: pd.DataFrame, table_documents: pd.DataFrame) -> pd.DataFrame:
+    """Return NAMES of the documents that are rows of master data."""
+    rows: set[tuple[str, ...]] = set()
+    is_there = table_documents["id"].isin(documents["id"])
+    cells: Any = table_documents[MASTER_ROWS.columns][is_there].itertuples(index=False, name=None)
+    for id, source, written in cells:
+        metadata = json.loads(written or "{}")
+        record = metadata.get("record", {})
+        if "aliases" not in record:
+            continue
+        file, _, _ = source.partition("#")
+        for alias in (record["name"], *record["aliases"]):
+            rows.add((id, f"{file}:{metadata['row']}", record["name"], alias))
+    return NAMES.frame(sorted(rows))
+
+
+def rename_aliases(
+    names: pd.DataFrame, corrections: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return CORRECTIONS with a renaming of each alias, and rejects of ambiguous ones.
+
+    What people decide about an alias goes before the table. The new name of a renamed entity is
+    that of its aliases too, and the aliases of a deleted entity are deleted.
+    """
+    decisions = _Decisions.of(corrections)
+    keys = {name: match_key(name) for name in {*names["name"], *names["alias"]}}
+    own_keys = {keys[name] for name in names["name"]}
+    # Where rows write a name in several ways, the first one in the order of the alphabet counts.
+    spelled: dict[str, str] = {}
+    for name in sorted(set(names["name"]), reverse=True):
+        spelled[keys[name]] = name
+    by_alias: dict[str, list[Any]] = {}
+    claims: Any = names.itertuples(index=False)
+    for claim in claims:
+        by_alias.setdefault(keys[claim.alias], []).append(claim)
+    rows: list[dict[str, Any]] = []
+    rejects: list[dict[str, str]] = []
+    for alias, claiming in sorted(by_alias.items()):
+        targets = {keys[claim.name] for claim in claiming}
+        if len(targets) > 1:
+            rejects += _reject_all(alias in own_keys, claiming, keys)
+        elif alias not in targets:
+            rows += decisions.rename(claiming[0].alias, spelled[targets.pop()])
+    added = CORRECTIONS.frame(rows)
+    known = corrections[CORRECTIONS.columns]
+    # pandas would take the types of an empty frame into account, too.
+    filled = [frame for frame in (known, added) if len(frame)]
+    united = pd.concat(filled, ignore_index=True) if filled else added
+    return united, REJECTS.frame(rejects)
+
+
+@dataclass(frozen=True)
+class _Decisions:
+    """The decisions of people on names everywhere, by match keys.
+
+    ``renamed`` maps to new names and ``deleted`` to ids of decisions. ``different`` has pairs.
+    """
+
+    renamed: Mapping[str, str]
+    deleted: Mapping[str, str]
+    different: frozenset[frozenset[str]]
+
+    @classmethod
+    def of(cls, corrections: pd.DataFrame) -> "_Decisions":
+        restrictions = corrections["type"] + corrections["document_id"] + corrections["quote"]
+        is_everywhere = restrictions == ""
+        renamed: dict[str, str] = {}
+        deleted: dict[str, str] = {}
+        different: set[frozenset[str]] = set()
+        decisions: Any = corrections[is_everywhere].itertuples(index=False)
+        for decision in decisions:
+            if decision.kind == "rename":
+                renamed[match_key(decision.source)] = decision.to
+            elif decision.kind == "delete_entity":
+                deleted[match_key(decision.source)] = decision.id
+            elif decision.kind == "different":
+                different.add(frozenset({match_key(decision.source), match_key(decision.target)}))
+        return cls(renamed, deleted, frozenset(different))
+
+    def rename(self, alias: str, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the row of CORRECTIONS that an alias gives, unless people decide otherwise."""
+        key, target = match_key(alias), match_key(name)
+        if key in self.renamed or key in self.deleted or {key, target} in self.different:
+            return
+        blank: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
+        id = f"alias-{digest(key)[:_DIGITS]}"
+        row = {**blank, "append": False, "id": id, "kind": "rename", "source": alias}
+        if target in self.deleted:
+            # The id names the decision, for rejects show it.
+            deletion = {"id": f"{self.deleted[target]}-{id}", "kind": "delete_entity"}
+            yield {**row, **deletion}
+        else:
+            yield {**row, "to": self.renamed.get(target, name)}
+
+
+def _reject_all(
+    is_name: bool, claims: Sequence[Any], keys: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
+    """Yield a row of REJECTS for each claim on an ambiguous alias.
+
+    With ``is_name`` it is the name of an entity, whose own row is right.
+    """
+    for claim in claims:
+        if is_name and keys[claim.name] == keys[claim.alias]:
+            continue
+        others = [one for one in claims if keys[one.name] != keys[claim.name]]
+        places = _name_places(others)
+        fact = f"{claim.place}: the alias {claim.alias!r} of {claim.name!r} is a name of {places}"
+        message = f"{fact}, and links nothing; remove it from one of the rows"
+        yield make_reject(claim.place, AMBIGUOUS, message, "row")
+
+
+def _name_places(claims: Iterable[Any]) -> str:
+    named = [f"{claim.name!r} ({claim.place})" for claim in claims]
+    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    return f"{', '.join(named[:_SHOWN])}{more}"
+
+
+def _list_parts(params: Params) -> tuple[Part, ...]:
+    """Return the sub-steps of add_aliases: read the names, then decide on all of them."""
+    law = Law({"documents": ("id",), "table_documents": ("id",)}, row_of={"names": "document_id"})
+    read = {"documents": DOCUMENT_IDS, "table_documents": MASTER_ROWS}
+    outputs = {"corrections_with_aliases": CORRECTIONS, "rejects": REJECTS}
+    return (
+        Part(list_names, inputs=read, outputs={"names": NAMES}, law=law),
+        Part(
+            rename_aliases,
+            inputs={"names": NAMES, "corrections": CORRECTIONS},
+            outputs=outputs,
+            law=None,
+        ),
+    )
+
+
+@verb(
+    inputs={
+        "documents": DOCUMENT_IDS,
+        "table_documents": MASTER_ROWS,
+        "corrections": CORRECTIONS,
+    },
+    outputs={"corrections_with_aliases": CORRECTIONS, "rejects": REJECTS},
+    parts=_list_parts,
+    reasons={
+        AMBIGUOUS: decided("an alias in master data that is a name of another row's entity"),
+    },
+)
+def add_aliases(
+    documents: pd.DataFrame, table_documents: pd.DataFrame, corrections: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return CORRECTIONS with a renaming of each alias that master data give, and rejects.
+
+    ``table_documents`` are those of read_table, of which ``documents`` has those to follow. An
+    alias is found by its match key, as all names are. One that rows of two entities claim is a
+    reject of the reason ``ambiguous_alias``, which is a decision, and links nothing. So is one that
+    is the name of another row's entity. Corrections of people go before aliases.
+    """
+    return rename_aliases(list_names(documents, table_documents), corrections)
