@@ -72,6 +72,7 @@ DENSE: dict[str, str] = {
     "pipeline/cli/build.py": "declarations: each option of a command is a parameter with its help",
     "pipeline/cli/corrections.py": "declarations: each option of a command is a parameter",
     "pipeline/settings/query_fields.py": "declarations: an annotation holds type, limits and texts",
+    "pipeline/contract/reasons.py": "declarations of reasons: one expression with all of them",
     "pipeline/contract/schemas.py": "declarations of tables: one expression with all columns",
     "pipeline/export/graphrag_parquet.py": "declarations: tables with all their columns",
     "pipeline/stores/postgres/drawing.py": "SQL: one expression for each statement",

@@ -53,12 +53,15 @@ pages begin."""
 
 
 @dataclass(frozen=True)
-class PageFault:
-    """A page without text, counted from 1, with the reason and message of its reject."""
+class PartFault:
+    """A part of a file that was not read, with the reason and message of its reject.
 
-    page: int
+    ``page`` is counted from 1; None for a part that is no page.
+    """
+
     reason: str
     message: str
+    page: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Conversion:
     ``text``: Markdown. ``converter``: name and version of what made it. ``title``: the one that the
     file itself declares (a property, ``<title>``). ``pages``: the position in the text, in
     characters, at which each page begins. ``metadata``: further properties of the document.
-    ``faults``: pages that could not be read, while the rest was. ``date``: the one that the file
-    declares, as it stands in the property.
+    ``faults``: pages and other parts that could not be read, while the rest was. ``date``: the one
+    that the file declares, as it stands in the property.
     """
 
     text: str
@@ -77,7 +80,7 @@ class Conversion:
     title: str = ""
     pages: tuple[int, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    faults: tuple[PageFault, ...] = ()
+    faults: tuple[PartFault, ...] = ()
     date: str = ""
 
 

@@ -59,6 +59,7 @@ REASONS: Mapping[str, Reason] = {
     "no_text_layer": lost(
         "a page that is a picture, or a file of such pages alone: not read without the extra `ocr`"
     ),
+    "attachment": decided("the attachments of a mail, which are not read; it is of kind skipped"),
     "unreadable": lost("a file that may not be opened, or is no regular file"),
     "unmounted": lost(
         "a folder that was a mount point in the last run, and is empty and none any more"

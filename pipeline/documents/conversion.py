@@ -1,15 +1,32 @@
 """Convert files that are no plain text to Markdown: choose the converter and unify its errors."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from pipeline.contract.conversion import Conversion
+from pipeline.documents.mail import SUFFIX as MAIL
+from pipeline.documents.mail import convert_mail, mail_converter
+from pipeline.documents.notebook import CONVERTER as NOTEBOOK_CONVERTER
+from pipeline.documents.notebook import SUFFIX as NOTEBOOK
+from pipeline.documents.notebook import convert_notebook
 from pipeline.documents.office import SUFFIXES, convert_office, office_converter
+from pipeline.documents.open_document import SUFFIX as OPEN_DOCUMENT
+from pipeline.documents.open_document import convert_open_document, open_document_converter
 from pipeline.documents.pdf import convert_pdf, pdf_converter
 from pipeline.errors import in_words, install_extra
 
 PDF = ".pdf"
-CONVERTED = frozenset({PDF, *SUFFIXES})
+_OF_SUFFIX: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]] = {
+    PDF: (convert_pdf, pdf_converter),
+    MAIL: (convert_mail, mail_converter),
+    NOTEBOOK: (convert_notebook, lambda: NOTEBOOK_CONVERTER),
+    OPEN_DOCUMENT: (convert_open_document, open_document_converter),
+    **{suffix: (convert_office, partial(office_converter, suffix)) for suffix in SUFFIXES},
+}
+"""Suffix -> the function that converts a file, and the one that names its library."""
+CONVERTED = frozenset(_OF_SUFFIX)
 MOST_SAID = 200
 """The most characters of a library's error in a message."""
 NEEDS_EXTRA = f"needs markitdown and pypdfium2; {install_extra('docs')}"
@@ -24,10 +41,11 @@ def converter_for(suffix: str) -> str:
 
     Returns "" if the extra is not installed or no library converts them.
     """
+    if suffix not in _OF_SUFFIX:
+        return ""
+    _, name = _OF_SUFFIX[suffix]
     try:
-        if suffix == PDF:
-            return pdf_converter()
-        return office_converter(suffix) if suffix in SUFFIXES else ""
+        return name()
     except PackageNotFoundError:
         return ""
 
@@ -38,8 +56,9 @@ def convert(path: Path) -> Conversion:
     Raises NoConverterError without the extra and OSError if the file cannot be read. Raises
     MemoryError if it takes more memory than there is, and ValueError if it is damaged.
     """
+    convert_file, _ = _OF_SUFFIX[path.suffix.lower()]
     try:
-        return convert_pdf(path) if path.suffix.lower() == PDF else convert_office(path)
+        return convert_file(path)
     except ImportError as error:
         raise NoConverterError(NEEDS_EXTRA) from error
     except Exception as error:

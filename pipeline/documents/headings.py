@@ -12,9 +12,11 @@ LONGEST_HEADING, LONGEST_PATH = 100, 400
 long loses its first headings."""
 READ = 4 * LONGEST_HEADING
 """The number of characters of a line that are read: with links, more than are shown."""
-MARKDOWN = frozenset({".md", ".markdown", ".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm"})
+MARKDOWN = frozenset(
+    {".md", ".markdown", ".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm", ".odt", ".ipynb"}
+)
 """Suffixes of files that are Markdown, or are converted to it."""
-WITHOUT_HEADINGS = frozenset({".pdf", ".log"})
+WITHOUT_HEADINGS = frozenset({".pdf", ".log", ".eml"})
 """Suffixes of files in whose texts # never begins a heading."""
 
 # Each alternative begins at the start of a line and reads one line, so the search is linear. The

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from xml.etree.ElementTree import Element
 
 from pipeline.contract.conversion import Conversion
@@ -76,6 +76,14 @@ def convert_office(path: Path) -> Conversion:
     title = next(filter(None, (declared(title, path.stem) for title in titles)), "")
     date = _office_date(path) if suffix in _OFFICE else ""
     return Conversion(text, office_converter(suffix), title, pages, metadata, (), date)
+
+
+def convert_html(page: BinaryIO) -> str:
+    """Convert a page in HTML, encoded as UTF-8; raises ImportError without the extra."""
+    from markitdown import StreamInfo
+
+    kind = StreamInfo(extension=".html", charset="utf-8")
+    return clean(_markitdown().convert_stream(page, stream_info=kind).text_content)
 
 
 def _split_description(text: str) -> tuple[str, dict[str, str]]:

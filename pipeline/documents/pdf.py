@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.contract.conversion import Conversion, PageFault
+from pipeline.contract.conversion import Conversion, PartFault
 from pipeline.documents.ocr import ocr_version, read_picture
 from pipeline.documents.pdf_pages import is_scan, table_layout, with_tables
 from pipeline.documents.titles import declared
@@ -32,7 +32,7 @@ class _Pages:
     """The texts of the pages read so far, and the faults of pages without text."""
 
     texts: list[str] = field(default_factory=list)
-    faults: list[PageFault] = field(default_factory=list)
+    faults: list[PartFault] = field(default_factory=list)
     seen: bool = False
     """True if a page was read by OCR."""
 
@@ -112,10 +112,11 @@ def _replace_hyphen(hyphen: re.Match[str]) -> str:
     return f"-{hyphen['capital']}" if hyphen["capital"] else ""
 
 
-def _fault_without_text(page: int) -> PageFault:
+def _fault_without_text(page: int) -> PartFault:
     """Return the fault of a page (from 1) that is a picture whose text could not be read."""
     if ocr_version():
         reason = "the picture on it has none that can be read"
     else:
         reason = f"{install_extra('ocr')} to read it"
-    return PageFault(page, NO_TEXT, f"page {page} is a picture without a text layer; {reason}")
+    message = f"page {page} is a picture without a text layer; {reason}"
+    return PartFault(NO_TEXT, message, page)

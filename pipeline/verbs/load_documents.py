@@ -20,7 +20,7 @@ from pipeline.contract.conversion import (
     FileToConvert,
     NotConverted,
     OwnConverters,
-    PageFault,
+    PartFault,
     own_converters,
 )
 from pipeline.contract.laws import Law, Part
@@ -50,6 +50,8 @@ from pipeline.documents.files import (
 )
 from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
+from pipeline.documents.mail import ATTACHMENT
+from pipeline.documents.mail import SUFFIX as MAIL
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.pdf import NO_TEXT
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
@@ -59,11 +61,15 @@ from pipeline.text.ids import clean, digest, document_id
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 """Suffixes of text files, each of which becomes one document."""
 PLAIN = frozenset({".txt", ".log"})
-NO_HEADINGS = PLAIN | {".pdf", ".xlsx"}
+NO_HEADINGS = PLAIN | {".pdf", ".xlsx", MAIL}
 """Suffixes of texts in which # begins no heading, or one that is no title."""
+NO_TITLE_LINES = frozenset({".xlsx", MAIL})
+"""Suffixes of files whose first line is never a title."""
 FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
-NO_INPUT = frozenset({"unsupported", "needs_docs", NO_TEXT, "empty", "outside", "lock_file"})
+NO_INPUT = frozenset(
+    {"unsupported", "needs_docs", NO_TEXT, "empty", "outside", "lock_file", ATTACHMENT}
+)
 """Reasons why a file is no input. Such a reject does not count as a failure."""
 _SHORT_DIGEST = 12
 IN_A_FILE = "#:"
@@ -255,9 +261,9 @@ def load_documents(
     """Read every matching file below ``path``; return DOCUMENTS and REJECTS.
 
     Files of the kinds txt, log, md and markdown become one document each. So do PDF, DOCX, PPTX,
-    XLSX, EPUB and HTML with the extra ``docs``. Files of the kinds csv, tsv, json, jsonl and ndjson
-    become one document for each record. Front matter of txt and Markdown (YAML between two lines of
-    ---) gives title and metadata; the text begins after it.
+    XLSX, EPUB, HTML and ODT with the extra ``docs``, and EML and IPYNB. Files of the kinds csv,
+    tsv, json, jsonl and ndjson become one document for each record. Front matter of txt and
+    Markdown (YAML between two lines of ---) gives title and metadata; the text begins after it.
 
     The id comes from the path below the folder. For records it comes from the id column, too, or
     from the record's content if there is none. So an edited file keeps its id.
@@ -265,8 +271,9 @@ def load_documents(
     Rejects have these kinds: ``source`` is a file or folder that was not read, or in part only;
     ``row`` is a record of a file; ``record`` is a page (no_text_layer); ``recovered`` is a remark
     on a document (encoding_guessed); ``skipped`` is no input (unsupported, needs_docs,
-    no_text_layer, empty, outside, lock_file). Other reasons are encoding, parse, in_part,
-    unreadable, unmounted, io_error, duplicate_id, too_large, too_slow, too_much_memory, crashed.
+    no_text_layer, empty, outside, lock_file, attachment). Other reasons are encoding, parse,
+    in_part, unreadable, unmounted, io_error, duplicate_id, too_large, too_slow, too_much_memory,
+    crashed.
 
     Without a ``converter``, files are converted in separate processes each time. Raises
     SettingsError if there is no such folder, or no such converter of the user's own.
@@ -482,7 +489,7 @@ def _converted_document(
     metadata = as_json({**cleaned(found.metadata), **pages, "converter": found.converter})
     title = title_of(
         text, PurePath(file.name).stem, given=found.title, headings=file.suffix not in NO_HEADINGS,
-        lines=file.suffix != ".xlsx", order=params.title_order,
+        lines=file.suffix not in NO_TITLE_LINES, order=params.title_order,
     )  # fmt: skip
     fields = cleaned(found.metadata)
     yield _Document(
@@ -492,7 +499,7 @@ def _converted_document(
     )  # fmt: skip
 
 
-def _no_text_message(faults: Sequence[PageFault]) -> str:
+def _no_text_message(faults: Sequence[PartFault]) -> str:
     """Return a message for a file none of whose pages has text."""
     if len(faults) == 1:
         return faults[0].message
