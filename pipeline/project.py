@@ -337,13 +337,15 @@ class Project(Asking):
         version.
         """
         from pipeline.engine.workflow import INPUT_DOCUMENTS
-        from pipeline.runs.import_lightrag import take_index
+        from pipeline.runs.import_lightrag import take_edits, take_index
 
         self._refuse_workflow_without("read_lightrag", name)
         with self.runs.alone():
             take_index(self, Path(folder))
+            notes = take_edits(self)
         if not self._asks_about_files(name):
-            return self.index(name, progress, options=options)
+            report = self.index(name, progress, options=options)
+            return replace(report, notes=(*notes, *report.notes))
         fact = f"{self.input_folder} has files that a chat model must read, and an import asks none"
         then = f"'graphmill plan {name}' says what they cost, 'graphmill run {name}' adds them"
         if INPUT_DOCUMENTS in self.snapshots.manifest(name).tables:
@@ -351,7 +353,7 @@ class Project(Asking):
         section = self.settings.lightrag.model_copy(update={"files": ""})
         alone = replace(self, settings=self.settings.model_copy(update={"lightrag": section}))
         report = alone.index(name, progress, options=options)
-        return replace(report, notes=(f"{fact}; {then}", *report.notes))
+        return replace(report, notes=(f"{fact}; {then}", *notes, *report.notes))
 
     def _asks_about_files(self, name: str) -> bool:
         """Check that the next run of the workflow would ask a chat model about files.

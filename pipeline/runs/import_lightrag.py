@@ -2,10 +2,20 @@
 
 from pathlib import Path
 
+from pipeline.corrections.conflicts import find_conflict
+from pipeline.corrections.decisions import Decision
+from pipeline.corrections.file import FILE, read_lines, write_decisions
 from pipeline.documents.lightrag import copy_index
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, counted
+from pipeline.files import read_json, write_json
+from pipeline.runs.corrections import lock_corrections
 from pipeline.runs.services import Services
 from pipeline.settings.schema import LightragSettings
+
+WRITTEN = "data/lightrag-corrections.json"
+"""The file with the ids of the corrections that imports have added."""
+SHOWN = 3
+"""The number of names that a note shows."""
 
 
 def take_index(project: Services, source: Path) -> None:
@@ -23,3 +33,59 @@ def take_index(project: Services, source: Path) -> None:
             " remove lightrag.path from settings.yaml"
         )
     copy_index(source, target)
+
+
+def take_edits(project: Services) -> list[str]:
+    """Add a line to corrections.jsonl for each edit of a person in the index, and return notes.
+
+    A line of an earlier import whose edit the index no longer has is removed. A line that somebody
+    has taken back or changed since is not added again.
+    """
+    from pipeline.verbs.read_lightrag import list_edits
+
+    found = list_edits(project.lightrag_folder)
+    decisions = {one.id: one for _, one in found if one is not None}
+    added, refused = _sync(project, decisions)
+    notes: list[str] = []
+    if added:
+        notes.append(f"{FILE}: {counted(added, 'correction')} of edits in LightRAG")
+    for decision, fact in refused:
+        notes.append(f"{FILE}: {decision.id} of an edit in LightRAG is not added: {fact}")
+    lost = [edit.place for edit, decision in found if decision is None]
+    if lost:
+        shown = ", ".join(lost[:SHOWN])
+        notes.append(f"{counted(len(lost), 'edit')} cannot be a correction ({shown}); see rejects")
+    return notes
+
+
+def _sync(
+    project: Services, decisions: dict[str, Decision]
+) -> tuple[int, list[tuple[Decision, str]]]:
+    """Bring corrections.jsonl up to date with these decisions.
+
+    Return the number of those that were added, and those that contradict a line, with the fact.
+    """
+    file, record = project.root / FILE, project.root / WRITTEN
+    refused: list[tuple[Decision, str]] = []
+    with lock_corrections(project):
+        written = set(read_json(record)["ids"]) if record.is_file() else set[str]()
+        lines = [line.decision for line in read_lines(file)]
+        kept = [one for one in lines if one.id not in written or one.id in decisions]
+        present = {one.id for one in kept} | written
+        added = 0
+        for id, decision in decisions.items():
+            if id in present:
+                continue
+            conflict = find_conflict([*kept, decision])
+            if conflict is None:
+                kept.append(decision)
+                added += 1
+            else:
+                refused.append((decision, conflict.fact))
+        if kept != lines:
+            write_decisions(file, kept)
+        of_refused = {decision.id for decision, _ in refused}
+        ids = sorted(set(decisions) - of_refused)
+        if ids or written:
+            write_json(record, {"ids": ids})
+    return added, refused

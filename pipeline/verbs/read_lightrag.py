@@ -9,9 +9,12 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
+from pipeline.contract.reasons import decided
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, REJECTS, TEXT_UNITS
+from pipeline.corrections.decisions import Decision
+from pipeline.corrections.file import make_decision
 from pipeline.documents.lightrag import (
     CHUNKS,
     GRAPH,
@@ -24,9 +27,11 @@ from pipeline.documents.lightrag import (
     records_of,
 )
 from pipeline.documents.lightrag import DOCUMENTS as DOCUMENTS_FILE
+from pipeline.documents.lightrag_edits import Edit, Said, find_edits, fold
 from pipeline.documents.metadata import content_hash
 from pipeline.documents.own_tables.graphml import read_graphml
 from pipeline.documents.records import Fault
+from pipeline.errors import SettingsError
 from pipeline.models.base import Tokenizer
 from pipeline.models.parse.records import Entity, Relationship
 from pipeline.text.ids import clean, document_id, match_key, text_unit_id
@@ -34,9 +39,8 @@ from pipeline.verbs.extract_graph import Grounding
 from pipeline.verbs.extract_table import BLANK
 
 FINISHED = "processed"
-BY_HAND = "manual_creation"
-"""The ``source_id`` that LightRAG gives to what a person has made."""
-BETWEEN_PARTS = "<SEP>"
+BY = "import lightrag"
+"""The name in the corrections that an import makes."""
 NO_PATH = frozenset({"", "unknown_source"})
 """Paths of documents that LightRAG was given as a text."""
 SHOWN = 120
@@ -85,6 +89,7 @@ class _Unit:
     },
     settings="lightrag",
     stamp=folder_digest,
+    reasons={"by_hand": decided("a part of another index that a person has made or edited")},
     libraries=("rs-bpe", "networkx"),
 )
 def read_lightrag(
@@ -97,7 +102,8 @@ def read_lightrag(
     that LightRAG's own graph has lost. If a reply and its gleaning name the same thing, the longer
     description counts, as in LightRAG. Each record has weight 1. Documents that are not finished
     are left out. Vectors are never read. Parts of the graph that no reply gives are rejects of the
-    reason not_imported. Other reasons are unfinished, dangling, empty, record and one_name.
+    reason by_hand, or of not_imported if no correction can express them. Other reasons are
+    unfinished, dangling, empty, record and one_name.
 
     Raises SettingsError if a file is missing, DataError if one is damaged or of another version.
     """
@@ -107,7 +113,8 @@ def read_lightrag(
     documents = _read_documents(files, rejects)
     units = _read_units(files[CHUNKS], documents, tokenizer, rejects)
     extractions = _read_extractions(units, files[REPLIES], rejects)
-    _tell_graph(folder / GRAPH, extractions, files[REPLIES], rejects)
+    edits = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
+    _tell_edits(edits, rejects)
     _tell_one_name(extractions, rejects)
     _tell_other_files(folder, rejects)
     return (
@@ -269,48 +276,96 @@ def _records_of_unit(unit: _Unit, replies: Mapping[str, Row], rejects: _Rejects)
                 yield record
 
 
-def _tell_graph(
-    path: Path, extractions: Sequence[Row], replies: Mapping[str, Row], rejects: _Rejects
-) -> None:
-    """Add what stands in LightRAG's graph and in none of its replies to the rejects."""
+def list_edits(folder: Path) -> list[tuple[Edit, Decision | None]]:
+    """Return what people have made or edited in the graph of an index, each with a decision.
+
+    The decision is None for what no line of corrections.jsonl can express. Raises as
+    ``read_lightrag``.
+    """
+    files, rejects = read_files(folder), _Rejects()
+    documents = _read_documents(files, rejects)
+    units = _read_units(files[CHUNKS], documents, _NoTokens(), rejects)
+    extractions = _read_extractions(units, files[REPLIES], rejects)
+    return _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
+
+
+class _NoTokens:
+    """A tokenizer for readers who need no numbers of tokens."""
+
+    name = "none"
+
+    def encode(self, text: str) -> list[int]:
+        return []
+
+    def count(self, text: str) -> int:
+        return 0
+
+
+def _find_edits(
+    path: Path,
+    files: Mapping[str, Mapping[str, Row]],
+    documents: Mapping[str, Row],
+    units: Iterable[_Unit],
+    extractions: Iterable[Row],
+    rejects: _Rejects,
+) -> list[tuple[Edit, Decision | None]]:
+    """Return the edits of the graph and their decisions; unreadable rows are added to the
+    rejects."""
     if not path.is_file():
-        return
-    said = {record["description"] for record in extractions}
-    said |= {" ".join(str(reply["return"]).split()) for reply in replies.values()}
-    names = {record[end] for record in extractions for end in ("name", "source", "target")}
-    keys = {match_key(name) for name in names}
-    pairs = {frozenset(map(match_key, (row["source"], row["target"]))) for row in extractions}
+        return []
+    rows: list[Mapping[str, Any]] = []
     for row in read_graphml(path):
         if isinstance(row, Fault):
             rejects.add(GRAPH, "", "row", "parse", row.message)
-            continue
-        fields: Mapping[str, Any] = row.fields
-        fact = _fault_of(fields, said, keys, pairs)
-        if fact:
-            ends = [str(fields[key]) for key in ("name", "source", "target") if key in fields]
-            where = " - ".join(ends)[:SHOWN]
-            rejects.add(GRAPH, where, "row", "not_imported", fact)
+        else:
+            rows.append(row.fields)
+    chunks = files[CHUNKS].items()
+    left_out = frozenset(id for id, one in chunks if str(one["full_doc_id"]) not in documents)
+    edits = find_edits(rows, _said(files[REPLIES], documents, units, extractions), left_out)
+    return [(edit, _decide(edit)) for edit in edits]
 
 
-def _fault_of(
-    fields: Mapping[str, Any], said: set[str], keys: set[str], pairs: set[frozenset[str]]
-) -> str:
-    """Return why a node or an edge of the graph is not imported; empty if replies give it."""
-    is_edge = "source" in fields and "target" in fields
-    if is_edge:
-        ends = frozenset(match_key(str(fields[end])) for end in ("source", "target"))
-        is_known = ends in pairs
-    else:
-        is_known = match_key(str(fields.get("name", ""))) in keys
-    told = "add it with 'graphmill corrections add' if it is to stay"
-    if BY_HAND in str(fields.get("source_id", "")) or not is_known:
-        return f"made by hand, no reply gives it; {told}"
-    parts = str(fields.get("description", "")).split(BETWEEN_PARTS)
-    unknown = [part for part in parts if part.strip() and " ".join(part.split()) not in said]
-    if unknown:
-        shown = " ".join(unknown[0].split())[:SHOWN]
-        return f"no reply gives this description, it may be edited by hand ({shown}); {told}"
-    return ""
+def _said(
+    replies: Mapping[str, Row],
+    documents: Mapping[str, Row],
+    units: Iterable[_Unit],
+    extractions: Iterable[Row],
+) -> Said:
+    """Return what all replies say; those of imported documents with the document."""
+    said = Said()
+    source_of = {row["id"]: row["source"] for row in documents.values()}
+    document_of = {unit.row["id"]: source_of[unit.row["document_id"]] for unit in units}
+    for record in extractions:
+        said.add(record, document_of[record["text_unit_id"]])
+    for reply in replies.values():
+        text = str(reply["return"] or "")
+        said.texts.add(fold(text))
+        for record in records_of(text):
+            if not isinstance(record, str):
+                said.add(record)
+    return said
+
+
+def _decide(edit: Edit) -> Decision | None:
+    """Return the decision that expresses an edit; None if no kind does, or a text is too long."""
+    if not edit.fields:
+        return None
+    try:
+        return make_decision({**edit.fields, "by": BY, "why": edit.fact}, edit.place)
+    except SettingsError:
+        return None
+
+
+def _tell_edits(edits: Iterable[tuple[Edit, Decision | None]], rejects: _Rejects) -> None:
+    """Add what stands in LightRAG's graph and in none of its replies to the rejects."""
+    for edit, decision in edits:
+        place = edit.place[:SHOWN]
+        if decision is None:
+            message = f"{edit.fact}; no correction can be made of it: write a document about it"
+            rejects.add(GRAPH, place, "row", "not_imported", message)
+        else:
+            message = f"{edit.fact}; 'graphmill import lightrag' makes a correction of it"
+            rejects.add(GRAPH, place, "row", "by_hand", message)
 
 
 def _tell_one_name(extractions: Sequence[Row], rejects: _Rejects) -> None:

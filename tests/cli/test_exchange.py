@@ -11,7 +11,7 @@ from pipeline.engine.plan import RunOptions
 from pipeline.errors import DeletionError, UsageError
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.verbs.graphrag_folders import version_3, write
-from tests.verbs.lightrag_folders import INDEX
+from tests.verbs.lightrag_folders import INDEX, edit_graph
 
 TABLES = ("documents", "text_units", "mentions", "entities", "relationships")
 
@@ -152,6 +152,43 @@ def test_an_import_of_lightrag_tells_what_it_leaves_out(folder: ProjectFolder):
     assert "Vectors of LightRAG are not taken" in shown.stdout
     rejects = folder.invoke("rejects", "lightrag").stdout
     assert "Hand-made Bell" in rejects
+
+
+def test_edits_in_lightrag_become_corrections_once(folder: ProjectFolder, tmp_path: Path):
+    theirs = Path(shutil.copytree(INDEX, tmp_path / "rag_storage"))
+    edit_graph(theirs)
+    file = folder.root / "corrections.jsonl"
+    with folder.open() as project:
+        report = project.import_lightrag(theirs)
+        assert any("7 corrections of edits in LightRAG" in note for note in report.notes)
+        assert any("(Lonely Rock, 林秋雁); see rejects" in note for note in report.notes)
+        written = file.read_text("utf-8")
+        entities = project.table("entities", "lightrag").set_index("name")
+        assert entities.loc["Tessing", "description"] == "A town, as a person says."
+        assert entities.loc["周明", "type"] == "KEEPER"
+        assert entities.loc["Hand-made Bell", "description"] == "Made by hand."
+        assert {"Book of Tides"} <= set(entities.index)
+        assert "Tide Book" not in entities.index
+        project.import_lightrag(theirs)
+        assert file.read_text("utf-8") == written
+        undone = next(line for line in project.corrections() if line.decision.kind == "set_type")
+        project.undo_correction(undone.decision.id)
+        project.import_lightrag(theirs)
+        assert "set_type" not in file.read_text("utf-8")
+        # An index without the edits takes back the lines that an import has written.
+        project.import_lightrag(INDEX)
+        kinds = [json.loads(line)["kind"] for line in file.read_text("utf-8").splitlines()]
+        assert kinds == ["describe_entity"]
+
+
+def test_an_edit_that_contradicts_a_correction_is_told(folder: ProjectFolder):
+    own = {"kind": "describe_entity", "entity": "Tessing", "description": "A city."}
+    with folder.open() as project:
+        project.add_correction(own)
+        report = project.import_lightrag(INDEX)
+        assert any("is not added: they contradict each other" in note for note in report.notes)
+        entities = project.table("entities", "lightrag").set_index("name")
+        assert entities.loc["Tessing", "description"] == "A city."
 
 
 def test_a_changed_index_of_lightrag_gives_what_a_full_build_gives(

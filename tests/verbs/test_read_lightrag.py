@@ -6,13 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pandas as pd
 import pytest
 
+from pipeline.corrections.file import write_decision
 from pipeline.documents.lightrag import records_of
 from pipeline.errors import DataError, SettingsError
-from pipeline.verbs.read_lightrag import LightragParams, folder_digest, read_lightrag
-from tests.verbs.lightrag_folders import INDEX
+from pipeline.verbs.read_lightrag import (
+    LightragParams,
+    folder_digest,
+    list_edits,
+    read_lightrag,
+)
+from tests.verbs.lightrag_folders import GRAPH, INDEX, edit_graph
 
 CHUNKS, REPLIES = "kv_store_text_chunks.json", "kv_store_llm_response_cache.json"
 
@@ -78,7 +85,8 @@ def test_all_that_is_not_taken_is_told(index: Path):
     tables = read(index)
     told = "\n".join(messages(tables, "not_imported"))
     assert "Hand-made Bell: made by hand" in told
-    assert "it may be edited by hand (A town, as a person says.)" in told
+    by_hand = "\n".join(messages(tables, "by_hand"))
+    assert "no reply gives this description (A town, as a person says.)" in by_hand
     unread = {path.name for path in index.iterdir() if path.name.startswith("vdb_")}
     assert len(unread) == 3
     for name in unread:
@@ -88,8 +96,53 @@ def test_all_that_is_not_taken_is_told(index: Path):
 
 
 def test_no_node_that_a_reply_gives_is_told(index: Path):
-    rows = [one for one in messages(read(index), "not_imported") if ".graphml" in one]
-    assert len(rows) == 2, rows
+    rejects = read(index)["rejects"]
+    rows = rejects[rejects["row_id"].str.contains(".graphml", regex=False)]
+    assert set(rows["reason"]) == {"by_hand", "not_imported"}
+    assert len(rows) == 2
+
+
+def test_edits_of_a_graph_are_decisions(index: Path):
+    edit_graph(index)
+    edits = list_edits(index)
+    lost = {edit.place for edit, decision in edits if decision is None}
+    # Nobody knows whether a node that is gone was deleted or merged into another one.
+    assert lost == {"Lonely Rock", "林秋雁"}
+    lines = [json.loads(write_decision(decision)) for _, decision in edits if decision is not None]
+    told = [{key: line[key] for key in line if key not in ("by", "why")} for line in lines]
+    assert {line["by"] for line in lines} == {"import lightrag"}
+    assert all(line["why"] for line in lines)
+    town, farewell = "A town, as a person says.", "He left for good."
+    about_nodes = [
+        {"kind": "rename", "entity": "Tide Book", "to": "Book of Tides"},
+        {"kind": "set_type", "entity": "周明", "to": "KEEPER"},
+        {"kind": "describe_entity", "entity": "Tessing", "description": town},
+        {"kind": "describe_entity", "entity": "Hand-made Bell", "description": "Made by hand."},
+    ]
+    ends = {"source": "Otto Brun", "target": "Tessing"}
+    expected = [*about_nodes, {"kind": "describe_statement", **ends, "description": farewell}]
+    added = {line["description"]: line for line in told if line["kind"] == "add_statement"}
+    others = [line for line in told if line["kind"] != "add_statement"]
+    assert sorted(others, key=str) == sorted(expected, key=str)
+    assert set(added) == {"Friends.", "It hangs by it."}
+    # The graph is undirected, so an edge may stand either way.
+    friends, bell = added["Friends."], added["It hangs by it."]
+    assert {friends["source"], friends["target"]} == {"Ida Vale", "Ada Holm"}
+    assert (friends["type"], friends["document"]) == ("friendship", "harbour.txt")
+    assert (bell["type"], bell["document"]) == ("place", "lamp.txt")
+    assert "ARTIFACT" in (bell.get("source_type"), bell.get("target_type"))
+
+
+def test_nodes_of_documents_that_are_not_finished_are_no_edits(index: Path):
+    before = list_edits(index)
+    rows = json.loads((index / CHUNKS).read_text(encoding="utf-8"))
+    unfinished = next(
+        id for id, row in rows.items() if row["content"].startswith("The model fails")
+    )
+    graph: Any = nx.read_graphml(index / GRAPH)
+    graph.add_node("Half Done", entity_type="x", description="Half.", source_id=unfinished)
+    nx.write_graphml(graph, index / GRAPH)
+    assert len(list_edits(index)) == len(before)
 
 
 def test_a_missing_reply_is_told(index: Path):
