@@ -323,14 +323,17 @@ class Project(Asking):
 
     def import_lightrag(
         self,
-        folder: str | Path,
+        source: str | Path,
         name: str = "lightrag",
         progress: Progress | None = None,
         options: RunOptions | None = None,
+        of_workspace: str = "",
     ) -> RunReport:
-        """Copy the index in a folder to ``lightrag.path`` of settings, and index a workflow that
-        begins with ``read_lightrag``. No chat model is asked.
+        """Copy an index to ``lightrag.path`` of settings, and index a workflow that begins with
+        ``read_lightrag``. No chat model is asked.
 
+        ``source`` is LightRAG's working folder, or the address of its PostgreSQL, postgresql://...,
+        and ``of_workspace`` the workspace there, if it has several.
         Files of the input folder that a model would be asked about wait for the next run: a note
         says so. Raises UsageError if they are in the last run already, and for another workflow;
         SettingsError if a file is missing; DataError if one is damaged or was written by another
@@ -341,7 +344,7 @@ class Project(Asking):
 
         self._refuse_workflow_without("read_lightrag", name)
         with self.runs.alone():
-            take_index(self, Path(folder))
+            take_index(self, source, of_workspace)
             notes = take_edits(self)
         if not self._asks_about_files(name):
             report = self.index(name, progress, options=options)

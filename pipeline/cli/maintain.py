@@ -214,8 +214,15 @@ Theirs = Annotated[
 Importing = Annotated[
     str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")
 ]
-LightragFolder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The working folder of LightRAG 1.5.7.")
+LightragIndex = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|URL",
+        help="The working folder of LightRAG 1.5.7, or the address of its PostgreSQL.",
+    ),
+]
+OfWorkspace = Annotated[
+    str, typer.Option("--of-workspace", metavar="NAME", help="Of LightRAG, if the URL has several.")
 ]
 ImportingLightrag = Annotated[
     str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_lightrag.")
@@ -266,8 +273,8 @@ def import_graphrag(
 
 
 def import_lightrag(
-    context: typer.Context, source: LightragFolder, name: ImportingLightrag = "lightrag",
-    folder: Folder = None,
+    context: typer.Context, source: LightragIndex, name: ImportingLightrag = "lightrag",
+    folder: Folder = None, of_workspace: OfWorkspace = "",
     overrides: Overrides = None, as_json: Json = False, log: Log = "auto",
     allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
@@ -277,7 +284,7 @@ def import_lightrag(
     options = RunOptions(allow_deletes=allow_deletes)
 
     def import_replies(project: "Project", progress: "Progress") -> "RunReport":
-        return project.import_lightrag(source, name, progress, options)
+        return project.import_lightrag(source, name, progress, options, of_workspace)
 
     then = (
         "Vectors of LightRAG are not taken: the steps embed_* make them anew.\n"

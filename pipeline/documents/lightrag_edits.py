@@ -95,7 +95,7 @@ def find_edits(rows: Iterable[Row], said: Said, left_out: frozenset[str]) -> lis
             key = fold(str(row["name"]))
             nodes[key] = row
             spellings.append((key, row))
-    graph = _Graph(nodes, spellings, edges, said, left_out)
+    graph = _Graph(nodes, spellings, sorted(edges, key=_place_of), said, left_out)
     return list(graph.edits())
 
 
@@ -180,15 +180,17 @@ class _Graph:
             yield Edit(_place_of(edge), "made by hand between nodes that no document names")
 
     def _statement(self, edge: Row, sources: dict[str, str], made: set[str]) -> Edit:
-        one, two = (fold(str(edge[end])) for end in ("source", "target"))
+        # LightRAG keeps no direction, and its stores give the ends in different orders.
+        source, target = sorted(clean_name(str(edge[end])) for end in ("source", "target"))
+        one, two = fold(source), fold(target)
         both = self.said.sources[one] & self.said.sources[two]
         document = min(both) if both else sources.get(one) or sources[two]
         for key in (one, two):
             sources.setdefault(key, document)
         fields = {
             "kind": "add_statement",
-            "source": clean_name(str(edge["source"])),
-            "target": clean_name(str(edge["target"])),
+            "source": source,
+            "target": target,
             "type": clean_name(str(edge.get("keywords", "")).split(",")[0]),
             "description": _description_of(edge),
             "document": document,
@@ -238,7 +240,7 @@ def _pair_of(edge: Row) -> tuple[str, ...]:
 
 
 def _place_of(edge: Row) -> str:
-    return f"{clean_name(str(edge['source']))} - {clean_name(str(edge['target']))}"
+    return " - ".join(sorted(clean_name(str(edge[end])) for end in ("source", "target")))
 
 
 def _passages_of(row: Row) -> set[str]:

@@ -6,6 +6,7 @@ from pipeline.corrections.conflicts import find_conflict
 from pipeline.corrections.decisions import Decision
 from pipeline.corrections.file import FILE, read_lines, write_decisions
 from pipeline.documents.lightrag import copy_index
+from pipeline.documents.lightrag_postgres import SCHEMES, copy_tables
 from pipeline.errors import UsageError, counted
 from pipeline.files import read_json, write_json
 from pipeline.runs.corrections import lock_corrections
@@ -18,21 +19,26 @@ SHOWN = 3
 """The number of names that a note shows."""
 
 
-def take_index(project: Services, source: Path) -> None:
-    """Copy the index in a folder to the project, so that later runs need LightRAG no more.
+def take_index(project: Services, source: str | Path, workspace: str = "") -> None:
+    """Copy an index to the project, so that later runs need LightRAG no more.
 
-    Nothing is copied if settings name this folder as ``lightrag.path``. Raises UsageError if they
-    name another one, which may be in use by LightRAG. Raises as ``read_files``.
+    ``source`` is a folder, or the address of a PostgreSQL, whose ``workspace`` is read. Nothing is
+    copied if settings name this folder as ``lightrag.path``. Raises UsageError if they name another
+    one, which may be in use by LightRAG. Raises as ``copy_index`` and ``copy_tables``.
     """
     target = project.lightrag_folder
-    if source.resolve() == target.resolve():
+    is_address = str(source).startswith(SCHEMES)
+    if not is_address and Path(source).resolve() == target.resolve():
         return
     if project.settings.lightrag.path != LightragSettings().path:
         raise UsageError(
-            f"lightrag.path: it names {target}, another folder than {source}; import that one, or"
-            " remove lightrag.path from settings.yaml"
+            f"lightrag.path: it names {target}, another place than that of the index; import this"
+            " one, or remove lightrag.path from settings.yaml"
         )
-    copy_index(source, target)
+    if is_address:
+        copy_tables(str(source), workspace, target)
+    else:
+        copy_index(Path(source), target)
 
 
 def take_edits(project: Services) -> list[str]:

@@ -129,7 +129,8 @@ def _read_documents(files: Mapping[str, Mapping[str, Row]], rejects: _Rejects) -
     """Return the rows of the finished documents by LightRAG's id."""
     found: dict[str, Row] = {}
     sources: set[str] = set()
-    for theirs, row in files[DOCUMENTS_FILE].items():
+    # Of two documents with one path, the first id has it, in files and in a database alike.
+    for theirs, row in sorted(files[DOCUMENTS_FILE].items()):
         status = str(files[STATUS].get(theirs, {}).get("status", "not in the file"))
         if status != FINISHED:
             message = f"its status is {status}; let LightRAG finish it, and import again"
@@ -389,7 +390,7 @@ def _tell_one_name(extractions: Sequence[Row], rejects: _Rejects) -> None:
 def _tell_other_files(folder: Path, rejects: _Rejects) -> None:
     """Add each file that is not read, with the reason for vectors."""
     for name in other_files(folder):
-        if name.startswith("vdb_"):
+        if "vdb_" in name:
             message = "vectors are made anew: another text, and another model"
         else:
             message = "it holds nothing that the replies and texts do not give"

@@ -1,0 +1,151 @@
+"""Copy an index that LightRAG 1.5.7 keeps in PostgreSQL into the files that an import reads."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pipeline.documents.lightrag import (
+    CHUNKS,
+    DOCUMENTS,
+    GRAPH,
+    LEFT_OUT,
+    REPLIES,
+    STATUS,
+    VERSION,
+    Row,
+    new_copy,
+    write_rows,
+)
+from pipeline.errors import DataError, SettingsError
+from pipeline.files import write_text
+
+SCHEMES = ("postgresql://", "postgres://")
+SECONDS = 30
+"""The seconds in which the server must accept a connection."""
+NODES, EDGES = "lightrag_graph_nodes", "lightrag_graph_edges"
+QUERIES: Mapping[str, LiteralString] = {
+    DOCUMENTS: """SELECT id, coalesce(content, '') AS content, doc_name AS file_path,
+                         coalesce(parse_format, 'raw') AS parse_format
+                  FROM lightrag_doc_full WHERE workspace = %s""",
+    STATUS: "SELECT id, status FROM lightrag_doc_status WHERE workspace = %s",
+    CHUNKS: """SELECT id, coalesce(content, '') AS content, full_doc_id, chunk_order_index,
+                      llm_cache_list
+               FROM lightrag_doc_chunks WHERE workspace = %s""",
+    REPLIES: """SELECT id, return_value AS "return", cache_type
+                FROM lightrag_llm_cache WHERE workspace = %s""",
+}
+"""The rows of each file of an index, by the file."""
+GRAPH_NODES: LiteralString = """
+SELECT id, properties FROM lightrag_graph_nodes
+WHERE workspace = %s AND namespace = 'chunk_entity_relation' ORDER BY id"""
+GRAPH_EDGES: LiteralString = """
+SELECT src_id, tgt_id, properties FROM lightrag_graph_edges
+WHERE workspace = %s AND namespace = 'chunk_entity_relation' ORDER BY src_id, tgt_id"""
+TABLES: LiteralString = """
+SELECT table_name AS name FROM information_schema.tables
+WHERE table_schema = ANY (current_schemas(false)) AND table_name LIKE 'lightrag\\_%%'"""
+WORKSPACES: LiteralString = "SELECT DISTINCT workspace FROM lightrag_doc_full ORDER BY workspace"
+READ = frozenset(
+    {"lightrag_doc_full", "lightrag_doc_status", "lightrag_doc_chunks", "lightrag_llm_cache"}
+)
+"""The tables that are read, and those of the graph."""
+
+Connection = psycopg.Connection[Any]
+
+
+def copy_tables(url: str, workspace: str, target: Path) -> None:
+    """Make ``target`` a copy of the index in the tables of a database.
+
+    ``workspace`` is LightRAG's, or "" if the tables have one alone. An equal copy stays as it is.
+    Raises SettingsError if the database cannot be reached or has no such workspace, DataError if
+    its tables are of another version.
+    """
+    with _connected(url) as connection:
+        name = _choose_workspace(connection, workspace)
+        tables = {row["name"] for row in connection.execute(TABLES)}
+        with new_copy(target) as copy:
+            for file, query in QUERIES.items():
+                write_rows(copy / file, _rows_of(connection, query, name))
+            has_graph = {NODES, EDGES} <= tables
+            if has_graph:
+                _write_graph(connection, name, copy / GRAPH)
+            read = READ | {NODES, EDGES} if has_graph else READ
+            others = sorted(tables - read)
+            if not has_graph:
+                others.append("the graph, which is in another store")
+            write_text(copy / LEFT_OUT, json.dumps(others))
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Connection]:
+    """Connect to the database for reading one state of it; no message has the address."""
+    try:
+        connect = psycopg.Connection[Any].connect
+        connection = connect(url, row_factory=dict_row, connect_timeout=SECONDS)
+    except psycopg.OperationalError as error:
+        raise SettingsError(
+            f"import lightrag: the database does not answer ({error}); check the address, and set"
+            " PGPASSWORD if it needs a password"
+        ) from None
+    except psycopg.Error:
+        # The message of the library would show the address.
+        raise SettingsError(
+            "import lightrag: no readable address; write postgresql://USER@HOST:PORT/DATABASE"
+        ) from None
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    with connection:
+        try:
+            yield connection
+        except psycopg.errors.UndefinedTable as error:
+            raise SettingsError(
+                f"import lightrag: {error.diag.message_primary}; name the database of LightRAG"
+            ) from error
+        except psycopg.errors.UndefinedColumn as error:
+            raise DataError(
+                f"import lightrag: {error.diag.message_primary}; only tables of LightRAG {VERSION}"
+                " can be read"
+            ) from error
+
+
+def _choose_workspace(connection: Connection, wanted: str) -> str:
+    """Return the workspace to read.
+
+    Raises SettingsError if it is not there, or if none is wanted and there are several.
+    """
+    names = [row["workspace"] for row in connection.execute(WORKSPACES)]
+    if wanted in names:
+        return wanted
+    if not wanted and len(names) == 1:
+        return names[0]
+    have = ", ".join(names) or "none"
+    fact = f"no workspace '{wanted}'" if wanted else "no single workspace"
+    raise SettingsError(f"import lightrag: {fact} (have: {have}); name one by --of-workspace")
+
+
+def _rows_of(connection: Connection, query: LiteralString, workspace: str) -> dict[str, Row]:
+    """Return the rows of a query by their ids."""
+    rows = connection.execute(query, [workspace])
+    return {row.pop("id"): row for row in rows}
+
+
+def _write_graph(connection: Connection, workspace: str, path: Path) -> None:
+    """Write the graph as LightRAG writes it into a file."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for row in connection.execute(GRAPH_NODES, [workspace]):
+        graph.add_node(row["id"], **_scalars(row["properties"]))
+    for row in connection.execute(GRAPH_EDGES, [workspace]):
+        graph.add_edge(row["src_id"], row["tgt_id"], **_scalars(row["properties"]))
+    nx.write_graphml(graph, path)
+
+
+def _scalars(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that GraphML can hold."""
+    return {key: cell for key, cell in properties.items() if isinstance(cell, str | int | float)}
