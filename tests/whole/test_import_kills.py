@@ -1,0 +1,95 @@
+"""A killed import of an index of LightRAG goes on: the next one ends as if nothing had been."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from pipeline.engine.plan import RunOptions
+from pipeline.project import Project
+from tests.projects import ProjectFolder, new_project, workspace_of
+from tests.sizes import size
+from tests.states import table_hashes
+from tests.verbs.lightrag_folders import INDEX, edit_graph
+from tests.whole.moments import PROCESSES
+
+NAMING = ("replace", "rename")
+"""The functions of ``os`` that give a file or folder its name."""
+
+
+def import_until(root: str, theirs: str, act: Callable[[int], None]) -> int:
+    """Import an index; before each file gets its name, call ``act`` with the number of those
+    before. Return their number."""
+    been = 0
+
+    def counted(done: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any, **named: Any) -> Any:
+            nonlocal been
+            act(been)
+            been += 1
+            return done(*given, **named)
+
+        return noted
+
+    with ExitStack() as stack:
+        for name in NAMING:
+            stack.enter_context(patch.object(os, name, counted(getattr(os, name))))
+        project = stack.enter_context(Project.open(root))
+        project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
+    return been
+
+
+def import_and_die(root: str, theirs: str, end: int) -> None:
+    def die(number: int) -> None:
+        if number == end:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    import_until(root, theirs, die)
+
+
+def state_of(folder: ProjectFolder) -> tuple[dict[str, str], list[str]]:
+    lines = (folder.root / "corrections.jsonl").read_text("utf-8").splitlines()
+    with folder.open() as project:
+        return table_hashes(project, "lightrag"), sorted(lines)
+
+
+@pytest.fixture(scope="module")
+def eve(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    """A project with an imported index."""
+    folder = new_project(tmp_path_factory.mktemp("eve") / "p", postgres_url, {})
+    with folder.open() as project:
+        project.import_lightrag(INDEX)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index after a day of edits."""
+    folder = Path(shutil.copytree(INDEX, tmp_path_factory.mktemp("theirs") / "rag_storage"))
+    edit_graph(folder)
+    return folder
+
+
+@pytest.mark.parametrize("share", size([0.05, 0.5], [0.0, 0.03, 0.06, 0.1, 0.3, 0.5, 0.7, 0.9]))
+def test_a_killed_import_goes_on(share: float, eve: ProjectFolder, theirs: Path, tmp_path: Path):
+    undisturbed, killed = (eve.copy(tmp_path / name) for name in ("undisturbed", "killed"))
+    number = import_until(str(undisturbed.root), str(theirs), lambda number: None)
+    arguments = (str(killed.root), str(theirs), int(number * share))
+    process = PROCESSES.Process(target=import_and_die, args=arguments)
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    killed.edit_settings(workspace=workspace_of(killed.root))
+    with killed.open() as project:
+        project.import_lightrag(theirs)
+        project.load("lightrag")
+        assert project.verify("lightrag").problems == ()
+    assert state_of(killed) == state_of(undisturbed)
+    left = [path.name for path in (killed.root / "data").iterdir() if "partial" in path.name]
+    assert not left
