@@ -24,8 +24,9 @@ from pipeline.corrections.decisions import (
 from pipeline.corrections.values import property_key
 from pipeline.text.ids import match_key
 
-DELETED = ("deleted",)
-"""The outcome of decisions that delete what they are about."""
+DELETED = "\x00deleted"
+"""The outcome of decisions that delete what they are about. No text of a decision has its first
+character."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def find_conflict(decisions: Sequence[Decision]) -> Conflict | None:
     """Return the first contradiction among the decisions, or None if there is none."""
     return (
         _find_two_outcomes(decisions)
+        or _find_two_outcomes_of_a_type(decisions)
         or _find_cycle(decisions)
         or _find_change_of_deleted(decisions)
         or _find_pins_against_names(decisions)
@@ -54,6 +56,26 @@ def _find_two_outcomes(decisions: Sequence[Decision]) -> Conflict | None:
         for subject, outcome in _list_outcomes(decision, final):
             known_outcome, known_decision = decided.setdefault(subject, (outcome, decision))
             if known_outcome != outcome:
+                return Conflict((known_decision, decision), "they contradict each other")
+    return None
+
+
+def _find_two_outcomes_of_a_type(decisions: Sequence[Decision]) -> Conflict | None:
+    """Return a decision on all statements of two ends, and another one on those of a type.
+
+    Those of a type may be deleted alone: the other decision is about the rest then.
+    """
+    statements = [each for each in decisions if isinstance(each, Statement)]
+    final = final_keys(decisions)
+    of_all_types: dict[tuple[str, ...], tuple[str, Decision]] = {}
+    for decision in statements:
+        if not decision.type:
+            for subject, outcome in _list_statement_outcomes(decision, final):
+                of_all_types[subject] = outcome, decision
+    for decision in statements:
+        for subject, outcome in _list_statement_outcomes(decision, final):
+            known_outcome, known_decision = of_all_types.get((*subject[:-1], ""), (outcome, None))
+            if known_decision and known_outcome != outcome != DELETED:
                 return Conflict((known_decision, decision), "they contradict each other")
     return None
 
@@ -90,8 +112,11 @@ def _list_outcomes(
 
 def _list_statement_outcomes(
     decision: Statement, final: dict[str, str]
-) -> Iterator[tuple[Hashable, Hashable]]:
-    """Yield what of a statement the decision is about, and what it makes of it."""
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield what of a statement the decision is about, and what it makes of it.
+
+    A subject is the aspect, the ends and the type.
+    """
     match decision:
         case AddStatement():
             yield ("existence", *_name_statement(decision, final)), "added"

@@ -3,10 +3,18 @@
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.ontology.schema import ANY_TYPE, OTHER, OTHER_TYPE, Ontology, Property, TypeSection
+from pipeline.ontology.schema import (
+    ANY_TYPE,
+    OTHER,
+    OTHER_TYPE,
+    EnumValue,
+    Ontology,
+    Property,
+    TypeSection,
+)
 from pipeline.ontology.type_names import TypeNames, type_key
 from pipeline.settings.validation import did_you_mean
 
@@ -24,8 +32,8 @@ class Fault:
 
 def find_faults(ontology: Ontology) -> Iterator[Fault]:
     """Yield the mistakes of an ontology whose keys and values are valid by themselves."""
-    yield from _check_names("entity_types", ontology.entity_types)
-    yield from _check_names("relationship_types", ontology.relationship_types)
+    yield from _check_types("entity_types", ontology.entity_types)
+    yield from _check_types("relationship_types", ontology.relationship_types)
     yield from _check_parents(ontology)
     yield from _check_patterns(ontology)
 
@@ -35,29 +43,41 @@ def names_of(types: Iterable[TypeSection]) -> TypeNames:
     return TypeNames.of((one.name, one.synonyms) for one in types)
 
 
-def _check_names(section: str, types: Sequence[TypeSection]) -> Iterator[Fault]:
-    taken: dict[str, str] = {}
-    times = Counter(one.name for one in types)
+def _check_types(section: str, types: Sequence[TypeSection]) -> Iterator[Fault]:
+    yield from _check_names((section,), types, type_key)
     for position, one in enumerate(types):
-        spellings = [("name", one.name)]
-        spellings += [("synonyms", synonym) for synonym in one.synonyms]
-        for key, spelling in spellings:
-            known = taken.setdefault(type_key(spelling), one.name)
-            if known != one.name or (key == "name" and times[one.name] > 1):
-                yield Fault(
-                    (section, position, key),
-                    f"'{spelling}' is a name of '{known}' already; remove one of them",
-                )
         yield from _check_properties((section, position, "properties"), one.properties)
 
 
+def _check_names(
+    place: Place,
+    named: Sequence[TypeSection | Property | EnumValue],
+    key_of: Callable[[str], str],
+) -> Iterator[Fault]:
+    """Yield a fault for each name or synonym that means something else too.
+
+    Spellings that have one key by ``key_of`` are the same.
+    """
+    taken: dict[str, str] = {}
+    times = Counter(one.name for one in named)
+    for position, one in enumerate(named):
+        spellings = [("name", one.name)]
+        spellings += [("synonyms", synonym) for synonym in one.synonyms]
+        for key, spelling in spellings:
+            known = taken.setdefault(key_of(spelling), one.name)
+            if known != one.name or (key == "name" and times[one.name] > 1):
+                yield Fault(
+                    (*place, position, key),
+                    f"'{spelling}' is a name of '{known}' already; remove one of them",
+                )
+
+
 def _check_properties(place: Place, properties: Sequence[Property]) -> Iterator[Fault]:
-    names: set[str] = set()
+    yield from _check_names(place, properties, type_key)
     for position, one in enumerate(properties):
         here = (*place, position)
-        if type_key(one.name) in names:
-            yield Fault((*here, "name"), f"'{one.name}' is there twice; remove one of them")
-        names.add(type_key(one.name))
+        # Signs tell values apart: A and A- are two.
+        yield from _check_names((*here, "values"), one.values, str.casefold)
         if one.type == "enum" and not one.values:
             yield Fault((*here, "type"), "an enum needs values; list those that are allowed")
         if one.values and one.type != "enum":

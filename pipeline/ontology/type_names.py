@@ -20,51 +20,68 @@ def type_key(text: str) -> str:
     return match_key(words)
 
 
-def singular_key(key: str) -> str:
-    """Return the key with its last word in the singular, as far as English endings tell."""
+def singular_keys(key: str) -> list[str]:
+    """Return the key with its last word in the singular, as far as English endings tell.
+
+    Endings do not tell all: classes is class, and diseases is disease. So there may be several
+    keys, the most probable one first.
+    """
     last = key.rpartition(" ")[2]
     if not last.endswith("s") or len(last) < _SHORTEST_PLURAL or last.endswith(_NO_PLURAL):
-        return key
+        return [key]
+    keys = [key[:-1]]
     if last.endswith("ies"):
-        return f"{key[:-3]}y"
-    return key[:-2] if _SIBILANT_PLURAL.search(last) else key[:-1]
+        keys.insert(0, f"{key[:-3]}y")
+    elif _SIBILANT_PLURAL.search(last):
+        keys.insert(0, key[:-2])
+    return keys
 
 
 @dataclass(frozen=True)
 class TypeNames:
     """The types of one kind.
 
-    ``exact`` maps the keys of names and synonyms to names; ``singular`` maps their singular forms,
-    without those of two types.
+    ``spelled`` maps names and synonyms to names, whatever the case; ``exact`` maps their keys, and
+    ``singular`` their singular forms, without those of two types. Signs tell spellings apart that
+    have one key, such as A and A-.
     """
 
+    spelled: Mapping[str, str]
     exact: Mapping[str, str]
     singular: Mapping[str, str]
 
     @classmethod
     def of(cls, types: Iterable[tuple[str, Iterable[str]]]) -> "TypeNames":
         """Return the names of types, given as pairs of a name and its synonyms."""
+        spelled: dict[str, str] = {}
         exact: dict[str, str] = {}
         singular: dict[str, str] = {}
         ambiguous: set[str] = set()
-        for key, name in _keys_of(types):
+        for spelling, name in _spellings_of(types):
+            key = type_key(spelling)
+            spelled.setdefault(spelling.casefold(), name)
             exact.setdefault(key, name)
-            if singular.setdefault(singular_key(key), name) != name:
-                ambiguous.add(singular_key(key))
+            for one in singular_keys(key):
+                if singular.setdefault(one, name) != name:
+                    ambiguous.add(one)
         unambiguous = {key: name for key, name in singular.items() if key not in ambiguous}
-        return cls(exact, unambiguous)
+        return cls(spelled, exact, unambiguous)
 
     def find(self, text: str) -> str | None:
         """Return the name of the type that the text names, or None."""
         key = type_key(text)
-        return self.exact.get(key) or self.singular.get(singular_key(key))
+        known = self.spelled.get(text.strip().casefold()) or self.exact.get(key)
+        if known is not None:
+            return known
+        found = (self.singular.get(one) for one in singular_keys(key))
+        return next((name for name in found if name is not None), None)
 
 
-def _keys_of(types: Iterable[tuple[str, Iterable[str]]]) -> Iterator[tuple[str, str]]:
-    """Yield each key with the name of its type; all names come before all synonyms."""
+def _spellings_of(types: Iterable[tuple[str, Iterable[str]]]) -> Iterator[tuple[str, str]]:
+    """Yield each spelling with the name of its type; all names come before all synonyms."""
     types = [(name, tuple(synonyms)) for name, synonyms in types]
     for name, _ in types:
-        yield type_key(name), name
+        yield name, name
     for name, synonyms in types:
         for synonym in synonyms:
-            yield type_key(synonym), name
+            yield synonym, name

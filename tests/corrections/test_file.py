@@ -130,6 +130,17 @@ def test_a_line_that_is_no_decision_is_refused_with_its_place(
             },
         ),
         (
+            {"kind": "delete_statement", "source": "A", "target": "B"},
+            {
+                "kind": "add_statement", "source": "A", "target": "B", "type": "owns",
+                "document": "a.md", "description": "A owns B.",
+            },
+        ),
+        (
+            {"kind": "retype_statement", "source": "A", "target": "B", "to": "sells"},
+            {"kind": "retype_statement", "source": "A", "target": "B", "type": "x", "to": "buys"},
+        ),
+        (
             {"kind": "rename", "entity": "A", "to": "B"},
             {"kind": "rename", "entity": "B", "to": "C"},
             {"kind": "rename", "entity": "C", "to": "B"},
@@ -161,6 +172,15 @@ def test_a_value_of_the_texts_is_deleted_and_another_one_is_set(tmp_path: Path):
         {"kind": "delete_property", **fields, "document": "a.md"},
     ]
     assert len(read_lines(written(tmp_path, *lines))) == 3
+
+
+def test_statements_of_a_type_are_deleted_and_the_others_are_turned(tmp_path: Path):
+    ends = {"source": "A", "target": "B"}
+    lines = [
+        {"kind": "delete_statement", **ends, "type": "owns"},
+        {"kind": "turn_statement", **ends},
+    ]
+    assert len(read_lines(written(tmp_path, *lines))) == 2
 
 
 def test_who_has_set_a_value_is_its_source_and_changes_the_digest(tmp_path: Path):

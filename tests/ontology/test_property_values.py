@@ -80,6 +80,11 @@ def test_an_enum_is_found_in_any_case_and_by_its_synonyms():
     assert read("burnt", type="enum", values=values) == ["bad_value"]
 
 
+def test_values_of_an_enum_that_differ_by_a_sign_are_told_apart():
+    for value in ("A", "A+", "A-"):
+        assert read(value.lower(), type="enum", values=["A", "A+", "A-"]) == [value]
+
+
 def test_a_pattern_holds_for_a_text_and_for_each_text_of_a_list():
     assert read("AB-1", pattern=r"[A-Z]+-\d") == ["AB-1"]
     assert read("AB", pattern=r"[A-Z]+-\d") == ["bad_value"]

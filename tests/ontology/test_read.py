@@ -126,6 +126,18 @@ def test_patterns_may_name_types_by_any_spelling_and_synonym():
             " (unterminated character set at position 0); correct it",
         ),
         (
+            "type: date}",
+            "type: enum, values: [{name: open, synonyms: [Used]}, used]}",
+            "ontology.yaml:7: entity_types[1].properties[0].values[1].name: 'used' is a name of"
+            " 'open' already; remove one of them",
+        ),
+        (
+            "type: date}",
+            "type: date}\n      - {name: built, synonyms: [Founded]}",
+            "ontology.yaml:8: entity_types[1].properties[1].synonyms: 'Founded' is a name of"
+            " 'founded' already; remove one of them",
+        ),
+        (
             "patterns:",
             "pattern:",
             "ontology.yaml:15: pattern: unknown key; did you mean 'patterns'?",

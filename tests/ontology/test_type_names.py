@@ -15,6 +15,9 @@ from pipeline.ontology.type_names import TypeNames, type_key
         ("classes", "class"),
         ("class", "class"),
         ("boxes", "box"),
+        ("Diseases", "disease"),
+        ("prizes", "prize"),
+        ("MOVIES", "movie"),
         ("worksAt", "works at"),
         ("WORKS_AT", "works at"),
         ("news", "news"),
@@ -24,9 +27,8 @@ from pipeline.ontology.type_names import TypeNames, type_key
     ],
 )
 def test_find(word: str, name: str | None):
-    names = TypeNames.of(
-        [(one, ()) for one in ("person", "city", "class", "box", "works at", "news")]
-    )
+    types = ("person", "city", "class", "box", "disease", "prize", "movie", "works at", "news")
+    names = TypeNames.of([(one, ()) for one in types])
     assert names.find(word) == name
 
 
