@@ -12,6 +12,7 @@ from pipeline.contract.registry import REGISTRY
 from pipeline.corrections.file import FILE
 from pipeline.engine.workflow import REJECTS, Step, Workflow, wired
 from pipeline.runs.ontology_steps import LIST, LIST_RESOLVED
+from pipeline.verbs.conform_extractions import ConformParams
 from pipeline.verbs.read_corrections import CorrectionsParams
 
 READ, CORRECT, MERGE = "read_corrections", "correct_extractions", "merge_graphs"
@@ -37,7 +38,7 @@ def with_corrections(workflow: Workflow, root: Path, has_aliases: bool = False) 
     corrected: dict[str, str] = {}
     for step in workflow.steps:
         if step == merges[0]:
-            params = CorrectionsParams(root=str(root))
+            params = params_to_read(workflow, root)
             steps.append(Step(READ, REGISTRY.verbs[READ], params, {}, {CORRECTIONS: CORRECTIONS}))
             steps += [_add_aliases()] if has_aliases else []
         if step.verb.name == MERGE:
@@ -51,6 +52,19 @@ def with_corrections(workflow: Workflow, root: Path, has_aliases: bool = False) 
         else:
             steps.append(step)
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
+
+
+def params_to_read(workflow: Workflow, root: Path) -> CorrectionsParams:
+    """Return the params of read_corrections: the project's folder, and the types of its ontology.
+
+    The types are those that the workflow's step conform_extractions has.
+    """
+    params = CorrectionsParams(root=str(root))
+    for step in workflow.steps:
+        if isinstance(step.params, ConformParams):
+            types = step.params.model_dump(include={"entity_types", "relationship_types"})
+            return params.model_copy(update=types)
+    return params
 
 
 def _add_aliases() -> Step:

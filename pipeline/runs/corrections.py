@@ -33,7 +33,7 @@ from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_matches import count_matches, find_step, read_matches
-from pipeline.runs.correction_steps import ALIASES, CORRECT, MERGE, READ, RECORDS
+from pipeline.runs.correction_steps import ALIASES, CORRECT, MERGE, READ, RECORDS, params_to_read
 from pipeline.runs.ontology_steps import ATTRIBUTES
 from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
@@ -318,7 +318,7 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
     if extractions is None or units is None:
         return Effect(decision)
     read = project.snapshots.tables.read
-    rows = list_rows(decisions)
+    rows = list_rows(decisions, params_to_read(workflow, project.root))
     documents, of_tables = tables.get("documents"), tables.get("table_documents")
     if find_step(workflow, ALIASES) is not None and documents and of_tables:
         rows, _ = add_aliases(read(documents), read(of_tables), rows)

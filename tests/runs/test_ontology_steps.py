@@ -76,6 +76,18 @@ def test_a_founder_is_the_source_whatever_the_sentence_says(folder: ProjectFolde
     assert founded[["source", "target"]].values.tolist() == [["Idra Senn", "Brack Institute"]]
 
 
+def test_a_type_of_a_correction_is_found_in_any_spelling(folder: ProjectFolder, tmp_path: Path):
+    copied = folder.copy(tmp_path / "copy")
+    with copied.open() as project:
+        (founder, *_) = project.table("relationships", "fast")["source"]
+        line = {"kind": "set_type", "entity": founder, "to": "organizations"}
+        project.add_correction(line, "fast")
+        project.index("fast")
+        graph = project.table("entities", "fast").set_index("name")
+    assert graph["type"][founder] == "BUILDING"
+    assert set(graph["type"]) == {"PERSON", "BUILDING"}
+
+
 def test_nothing_runs_again_without_a_change_and_a_description_changes_nothing(
     folder: ProjectFolder, tmp_path: Path
 ):

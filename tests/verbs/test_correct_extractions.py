@@ -10,7 +10,7 @@ from pipeline.corrections.file import make_decision
 from pipeline.text.ids import document_id, entity_id
 from pipeline.verbs.correct_extractions import CorrectParams, correct_extractions
 from pipeline.verbs.merge_graphs import merge_graphs
-from pipeline.verbs.read_corrections import list_rows
+from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 from tests.verbs.graphs import Record, entity, extractions, link
 
 A_MD = document_id("a.md")
@@ -250,6 +250,22 @@ def test_a_statement_of_another_type_stays():
     line = {"kind": "delete_statement", "source": "Bo", "target": "Acme Corp", "type": "owns"}
     _, relationships = graph(UNITS, line)
     assert ("Bo", "Acme Corp") in relationships
+
+
+def test_types_of_an_ontology_are_found_by_synonyms_and_in_any_spelling():
+    ends = {"source": "A", "target": "B"}
+    lines = [
+        {"kind": "retype_statement", **ends, "type": "employment", "to": "sues"},
+        {"kind": "rename", "entity": "A", "to": "C", "type": "persons"},
+    ]
+    params = CorrectionsParams(
+        entity_types={"PERSON": ()}, relationship_types={"WORKS_AT": ("employment",)}
+    )
+    decisions = [make_decision(line, "test") for line in lines]
+    rows = list_rows(decisions, params).set_index("kind")
+    assert list(rows["type"]) == ["WORKS_AT", "PERSON"]
+    # A type that the ontology does not have stays as the person wrote it, and so does a name.
+    assert list(rows["to"]) == ["sues", "C"]
 
 
 def test_an_added_statement_belongs_to_the_first_text_unit_or_to_the_one_with_the_quote():
