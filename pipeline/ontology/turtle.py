@@ -68,13 +68,19 @@ class _Reader:
             self._add_parent(node, one, entity_types)
         relationship_types: list[dict[str, Any]] = []
         patterns: list[list[str]] = []
-        for node in self._of_types(self.owl.ObjectProperty, self.rdf.Property):
+        properties = self._of_types(self.owl.ObjectProperty, self.rdf.Property)
+        with_values = set(self._of_types(self.owl.DatatypeProperty))
+        # A property of RDF may have values too, as its range says.
+        with_values |= {node for node in properties if self._has_values(node)}
+        for node in properties:
+            if node in with_values:
+                continue
             one = self._named(node)
             if self._use(node, self.rdf.type, self.owl.SymmetricProperty):
                 one["symmetric"] = True
             relationship_types.append(one)
             patterns += self._patterns_of(node, one["name"], entity_types)
-        for node in self._of_types(self.owl.DatatypeProperty):
+        for node in sorted(with_values):
             self._add_property(node, entity_types)
         content = {
             "entity_types": sorted(entity_types.values(), key=lambda one: one["name"]),
@@ -137,7 +143,8 @@ class _Reader:
     ) -> None:
         """Add the first class that the class is a subclass of; a type has one parent."""
         for parent in sorted(self.graph.objects(node, self.rdfs.subClassOf)):
-            if parent in entity_types and "parent" not in one:
+            # Reasoners write that each class is a subclass of itself.
+            if parent in entity_types and parent != node and "parent" not in one:
                 one["parent"] = entity_types[parent]["name"]
                 self._use(node, self.rdfs.subClassOf, parent)
 
@@ -157,9 +164,23 @@ class _Reader:
             for target in ends[1]:
                 yield [source, name, target]
 
+    def _has_values(self, node: Any) -> bool:
+        """Check that a range of the property is a type of values, not a class."""
+        from rdflib import XSD
+
+        ranges = self.graph.objects(node, self.rdfs.range)
+        return any(one == self.rdfs.Literal or one in XSD for one in ranges)
+
     def _add_property(self, node: Any, entity_types: dict[Any, dict[str, Any]]) -> None:
-        """Add a property with values to the classes that are its domain."""
-        domains = [one for one in self._objects(node, self.rdfs.domain) if one in entity_types]
+        """Add a property with values to the classes that are its domain.
+
+        A property that is of none of them is not understood, with all that is said of it.
+        """
+        given = sorted(self.graph.objects(node, self.rdfs.domain))
+        domains = [one for one in given if one in entity_types]
+        if not domains:
+            self.used.difference_update(self.graph.triples((node, None, None)))
+            return
         kind = "string"
         for value in self._objects(node, self.rdfs.range):
             if _local_name(value) in _NUMBERS:
@@ -169,6 +190,7 @@ class _Reader:
         described = self._named(node)
         described.pop("synonyms", None)
         for domain in domains:
+            self._use(node, self.rdfs.domain, domain)
             entity_types[domain].setdefault("properties", []).append({**described, "type": kind})
 
     def _unused(self) -> tuple[str, ...]:

@@ -78,6 +78,23 @@ def test_turtle_gives_types_properties_and_patterns_and_lists_the_rest(tmp_path:
     assert not_understood == ("Captain disjointWith Ship",)
 
 
+def test_turtle_of_a_reasoner_and_of_rdf_alone_is_understood(tmp_path: Path):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    more = """\
+:Captain rdfs:subClassOf :Captain .
+:born a <http://www.w3.org/1999/02/22-rdf-syntax-ns#Property> ; rdfs:domain :Captain ;
+    rdfs:range xsd:date .
+:colour a owl:DatatypeProperty ; rdfs:label "paint" .
+"""
+    ontology, not_understood = imported(tmp_path, "ship.ttl", TURTLE + more)
+    captain = ontology.entity_types[0]
+    assert captain.parent == "Person"
+    assert [(one.name, one.type) for one in captain.properties] == [("born", "date")]
+    assert "born" not in {one.name for one in ontology.relationship_types}
+    # A property of no class has no place in the file, so it is listed.
+    assert {"colour label paint", "colour type DatatypeProperty"} <= set(not_understood)
+
+
 def test_a_file_that_is_no_turtle_is_refused_and_nothing_is_written(tmp_path: Path):
     pytest.importorskip("rdflib", reason="the extra ontology is not installed")
     with pytest.raises(SettingsError, match="no RDF"):
