@@ -8,6 +8,7 @@ unit is corrected whatever other text units say.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pipeline.corrections.rules import Record, Rule, Rules, list_keys
@@ -15,6 +16,7 @@ from pipeline.corrections.values import (
     DecidedValue,
     leave_out,
     parse_properties,
+    plain_phrase,
     property_key,
     read_decided,
     sign_value,
@@ -50,7 +52,15 @@ class Unit:
         """Check that the rule holds for this text unit, as far as document and quote say."""
         if rule.document_id and rule.document_id != self.document_id:
             return False
-        return rule.quote in self.text
+        return self.has(rule.quote)
+
+    def has(self, quote: str) -> bool:
+        """Check that the text has this phrase; every text has an empty one."""
+        return not quote or plain_phrase(quote) in self._plain_text
+
+    @cached_property
+    def _plain_text(self) -> str:
+        return plain_phrase(self.text)
 
     def delete(self, rule: Rule, is_meant: Callable[[Record], bool]) -> None:
         """Delete the records that are meant."""
@@ -105,7 +115,7 @@ def _add_cited(unit: Unit, rules: Rules) -> None:
     """Add the statements and values of the unit's document: to units with the quote, or to the
     first one."""
     for rule in rules.additions.get(unit.document_id, ()):
-        is_place = rule.quote in unit.text if rule.quote else unit.order == 0
+        is_place = unit.has(rule.quote) if rule.quote else unit.order == 0
         if not is_place:
             continue
         unit.matches[rule.id] += 1

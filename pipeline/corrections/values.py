@@ -1,6 +1,7 @@
 """Read and write the properties of a record, for corrections of their values."""
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -37,6 +38,14 @@ def sign_value(id: str, by: str) -> str:
 def property_key(name: str) -> str:
     """Return the key that is equal for all spellings of a property: birth_date, Birth date."""
     return match_key(name.replace("_", " "))
+
+
+def plain_phrase(text: str) -> str:
+    """Return the text as phrases are looked for: with single blanks, and one form of each letter.
+
+    A person copies a phrase from a page, which shows neither.
+    """
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def parse_properties(cell: Any) -> dict[str, Any]:

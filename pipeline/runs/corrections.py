@@ -29,6 +29,7 @@ from pipeline.corrections.file import (
     write_decision,
     write_decisions,
 )
+from pipeline.corrections.values import plain_phrase
 from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError, counted
@@ -361,7 +362,8 @@ def _is_about(decision: Decision, texts: Mapping[str, str]) -> bool:
         return False
     if decision.document_id in texts:
         return True
-    return bool(decision.quote) and any(decision.quote in text for text in texts.values())
+    quote = plain_phrase(decision.quote)
+    return bool(quote) and any(quote in plain_phrase(text) for text in texts.values())
 
 
 @contextmanager

@@ -178,6 +178,12 @@ def test_a_rename_with_a_quote_holds_for_text_units_that_have_it():
     assert list(entities["Mercury (metal)"]["text_unit_ids"]) == ["d/1"]
 
 
+def test_a_quote_is_found_whatever_its_white_space_and_the_form_of_its_letters():
+    line = {"kind": "rename", "entity": "Acme", "to": "Acme Mill", "quote": "the cafe\u0301 of"}
+    entities, _ = graph(UNITS, line, texts={f"{A_MD}/0": "Acme, the\ncafé  of Bo."})
+    assert "Acme Mill" in entities
+
+
 def test_a_rename_with_a_type_spares_text_units_that_give_another_type():
     units = {"d/0": [entity("Mercury", "PLANET")], "d/1": [entity("Mercury", "METAL")]}
     line = {"kind": "rename", "entity": "Mercury", "to": "Quicksilver", "type": "metal"}
