@@ -69,7 +69,8 @@ class PatternParams(Params):
 class Verdict(NamedTuple):
     """The directions in which two types of ends fit a relationship type.
 
-    ``fits`` is about the direction of the record, ``fits_turned`` about the other one.
+    ``fits`` is about the direction of the record, ``fits_turned`` about the other one. Both are
+    true only where both directions mean the same.
     """
 
     fits: bool
@@ -105,7 +106,8 @@ class Patterns:
         if is_symmetric:
             either = fits or fits_turned
             return Verdict(either, either)
-        return Verdict(fits, fits_turned)
+        # Where a pattern fits both ways, as (PERSON, PARENT_OF, PERSON) does, the text decides.
+        return Verdict(fits, fits_turned and not fits)
 
     def _has(self, source: str, type: str, target: str) -> bool:
         sources = [*ancestors_of(source, self._parents), ANY_TYPE]

@@ -134,6 +134,15 @@ def test_both_directions_of_a_symmetric_type_are_one_relationship():
     assert graph == checked([ADA, entity("Otto"), ada])
 
 
+@pytest.mark.parametrize(("source", "target"), [("Ada", "Otto"), ("Otto", "Ada")])
+def test_a_direction_stays_where_the_pattern_fits_both_ways(source: str, target: str):
+    graph = checked(
+        [ADA, entity("Otto"), link(source, target, keywords=["WORKS_AT"])],
+        patterns=(("PERSON", "WORKS_AT", "PERSON"),),
+    )
+    assert graph.relationships == [(source, "WORKS_AT", target)]
+
+
 def test_an_entity_without_a_type_is_rejected_with_its_relationships_and_mentions():
     graph = checked([ADA, ACME, link("Ada", "Nobody", keywords=["KNOWS"])])
     assert set(graph.entities) == {"Ada", "Acme"}
