@@ -34,6 +34,11 @@ def find_faults(ontology: Ontology) -> Iterator[Fault]:
     """Yield the mistakes of an ontology whose keys and values are valid by themselves."""
     yield from _check_types("entity_types", ontology.entity_types)
     yield from _check_types("relationship_types", ontology.relationship_types)
+    otherwise = ontology.otherwise
+    if otherwise.entity_types == OTHER:
+        yield from _check_other("entity_types", ontology.entity_types)
+    if OTHER in (otherwise.relationship_types, otherwise.patterns):
+        yield from _check_other("relationship_types", ontology.relationship_types)
     yield from _check_parents(ontology)
     yield from _check_patterns(ontology)
 
@@ -47,6 +52,14 @@ def _check_types(section: str, types: Sequence[TypeSection]) -> Iterator[Fault]:
     yield from _check_names((section,), types, type_key)
     for position, one in enumerate(types):
         yield from _check_properties((section, position, "properties"), one.properties)
+
+
+def _check_other(section: str, types: Sequence[TypeSection]) -> Iterator[Fault]:
+    """Yield a fault for a type that is OTHER in another spelling, for there would be two of it."""
+    for position, one in enumerate(types):
+        if one.name != OTHER_TYPE and type_key(one.name) == type_key(OTHER_TYPE):
+            fact = f"'{one.name}' is not {OTHER_TYPE}, the type of everything outside"
+            yield Fault((section, position, "name"), f"{fact}; write {OTHER_TYPE}")
 
 
 def _check_names(

@@ -28,6 +28,8 @@ _YEAR_FIRST = re.compile(
     r"(?:(?P=separator)(?P<day>\d{1,2}))?)?"
 )
 _COMPACT = re.compile(r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})")
+_WEEK = re.compile(r"(?P<year>\d{4})-?[Ww]\d{2}(?:-?\d)?")
+"""A week of ISO 8601. Only its year is read: dateparser would take the week for a month."""
 _YEAR_LAST = re.compile(
     r"(?:(?P<first>\d{1,2})(?P<separator>[-/.]) ?)?(?P<second>\d{1,2})(?:(?<=\d)[-/.]) ?"
     r"(?P<year>\d{4})"
@@ -82,6 +84,9 @@ def parse_date(text: str, day_first: bool | None = None) -> str:
         found = pattern.fullmatch(text)
         if found:
             return iso_date(found["year"], found["month"], found["day"])
+    week = _WEEK.fullmatch(text)
+    if week:
+        return iso_date(week["year"], None, None)
     found = _YEAR_LAST.fullmatch(text)
     if found:
         return _year_last(found, day_first)

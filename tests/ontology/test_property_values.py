@@ -62,7 +62,14 @@ def test_a_number_without_a_declared_unit_takes_none():
 
 @pytest.mark.parametrize(
     ("given", "value"),
-    [("1850", "1850"), (1850, "1850"), ("March 1850", "1850-03"), ("2 March 1850", "1850-03-02")],
+    [
+        ("1850", "1850"),
+        (1850, "1850"),
+        ("March 1850", "1850-03"),
+        ("2 March 1850", "1850-03-02"),
+        ("2024-W05", "2024"),
+        ("2024-W05-3", "2024"),
+    ],
 )
 def test_a_date_keeps_the_precision_that_is_known(given: Any, value: str):
     assert read(given, type="date") == [value]

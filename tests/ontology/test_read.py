@@ -172,6 +172,12 @@ def test_other_may_stand_in_a_pattern_if_entities_get_it():
     assert parsed(f"{other}otherwise: {{entity_types: other}}\n")
 
 
+def test_other_in_another_spelling_is_refused_where_entities_get_it():
+    text = "entity_types: [A, Other]\notherwise: {otherwise}\n"
+    assert parsed(text.replace("{otherwise}", "reject")).entity_types[1].name == "Other"
+    assert refused(text.replace("{otherwise}", "other")).endswith("write OTHER")
+
+
 def test_a_step_depends_on_its_own_part_of_the_file_alone():
     """A description, or the order of types, runs neither step again."""
     one = parsed(WHOLE)
