@@ -48,17 +48,31 @@ def read_lines(path: Path) -> list[Line]:
     return lines
 
 
-def check_lines(path: Path, lines: Sequence[Line]) -> None:
-    """Check that no two lines contradict each other. Raises SettingsError that quotes both."""
+def check_lines(path: Path, lines: Sequence[Line], added: Decision | None = None) -> None:
+    """Check that no two lines contradict each other. Raises SettingsError that quotes both.
+
+    ``added`` is the decision of a line that is not in the file yet.
+    """
     conflict = find_conflict([line.decision for line in lines])
     if conflict is None:
         return
     number_of = {line.decision.id: line.number for line in lines}
+    new_id = "" if added is None else added.id
     quoted = [
-        f"line {number_of[decision.id]} ({write_decision(decision)})"
+        f"{_name_line(decision, number_of, new_id)} ({write_decision(decision)})"
         for decision in conflict.decisions
     ]
-    raise SettingsError(f"{path}: {' and '.join(quoted)}: {conflict.fact}; remove one of them")
+    advice = "remove one of them"
+    if added is not None:
+        ids = [decision.id for decision in conflict.decisions if decision.id != new_id]
+        undo = f"graphmill corrections undo {ids[0]}"
+        advice = f"nothing is written; take back the former first: {undo}"
+    raise SettingsError(f"{path}: {' and '.join(quoted)}: {conflict.fact}; {advice}")
+
+
+def _name_line(decision: Decision, number_of: Mapping[str, int], new_id: str) -> str:
+    """Return what a message calls the line of a decision."""
+    return "the new line" if decision.id == new_id else f"line {number_of[decision.id]}"
 
 
 def file_digest(path: Path) -> str:

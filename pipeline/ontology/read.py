@@ -120,6 +120,10 @@ def _choose_fault(error: ValidationError) -> Mapping[str, Any]:
 def _explain(fault: Mapping[str, Any]) -> tuple[Place, str]:
     """Return the place of a failed validation, and what is wrong there."""
     place: Place = tuple(fault["loc"])
+    if fault["type"] == "tuple_type":
+        return place, "no list; write each entry in a line of its own, after '- '"
+    if place[:1] == ("patterns",) and fault["type"] in ("missing", "too_long"):
+        return place[:2], "a pattern is [source type, relationship type, target type]; write three"
     if fault["type"] != "extra_forbidden":
         return place, str(fault["msg"]).removeprefix("Value error, ")
     sections = [key for key in place[:-1] if isinstance(key, str)]

@@ -18,6 +18,7 @@ from pipeline.corrections.decisions import (
     Same,
     Scoped,
     SetProperty,
+    Statement,
 )
 from pipeline.corrections.file import (
     FILE,
@@ -183,12 +184,12 @@ def add(
         if any(line.decision.id == decision.id for line in lines):
             raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
         decisions, decision = _lead_on([line.decision for line in lines], decision)
-        if dry_run:
-            every = [*decisions, decision]
-            check_lines(file, [Line(number, each) for number, each in enumerate(every, start=1)])
-        else:
-            write_decisions(file, [*decisions, decision])
-    effect = _try_decision(project, workflow, [*decisions, decision])
+        every = [*decisions, decision]
+        numbered = [Line(number, each) for number, each in enumerate(every, start=1)]
+        check_lines(file, numbered, added=decision)
+        if not dry_run:
+            write_decisions(file, every)
+    effect = _try_decision(project, workflow, every)
     return Added(file, effect, tuple(_note_effect(workflow, effect)))
 
 
@@ -352,6 +353,11 @@ def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:
     if find_step(workflow, needed) is None:
         page = "docs/resolution.md" if is_pair else "docs/corrections.md"
         yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"
+    elif effect.records == 0 and isinstance(effect.decision, Statement):
+        yield (
+            "nothing in the last run is said so; names are those before any correction, and source"
+            " and target those of the text: an ontology may have turned them"
+        )
     elif effect.records == 0:
         yield "nothing in the last run has these names; names are those before any correction"
 

@@ -81,7 +81,7 @@ def did_you_mean(name: str, known: Iterable[str], them: str = "have") -> str:
     """Suggest the known name nearest to ``name``; if none is near, list them all after ``them``."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean '{near[0]}'?" if near else f"{them}: {', '.join(names)}"
+    return f"did you mean '{near[0]}'?" if near else f"{them}: {', '.join(names) or 'none'}"
 
 
 def not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:

@@ -138,6 +138,12 @@ def test_patterns_may_name_types_by_any_spelling_and_synonym():
             " 'founded' already; remove one of them",
         ),
         (
+            "[person, works at, firm]",
+            "[person, works at]",
+            "ontology.yaml:16: patterns[0]: a pattern is [source type, relationship type, target"
+            " type]; write three",
+        ),
+        (
             "patterns:",
             "pattern:",
             "ontology.yaml:15: pattern: unknown key; did you mean 'patterns'?",
@@ -154,6 +160,15 @@ def test_a_mistake_names_file_line_and_key(old: str, new: str, message: str):
     [
         ("- a", "expected entity_types or relationship_types; write them"),
         ("a: [", "not YAML at line 2, column 1; correct it, or quote the value"),
+        (
+            "entity_types: {PERSON: {}}",
+            "ontology.yaml:1: entity_types: no list; write each entry in a line of its own, after"
+            " '- '",
+        ),
+        (
+            "entity_types: [A]\npatterns:\n- [A, KNOWS, A]",
+            "patterns[0][1]: no relationship type 'KNOWS'; have: none",
+        ),
         ("patterns: []", "neither entity_types nor relationship_types; name some types"),
     ],
 )

@@ -82,6 +82,20 @@ def test_lines_that_contradict_each_other_end_a_plan(folder: ProjectFolder):
         project.plan("fast")
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_new_line_that_contradicts_another_names_the_one_to_take_back(
+    folder: ProjectFolder, dry_run: bool
+):
+    with folder.open() as project:
+        first = project.add_correction(MERGE, "fast").effect.decision
+        with pytest.raises(SettingsError) as refused:
+            project.add_correction({**MERGE, "to": "Anselm Torr"}, "fast", dry_run=dry_run)
+        assert "line 1 (" in str(refused.value)
+        assert "and the new line (" in str(refused.value)
+        assert f"graphmill corrections undo {first.id}" in str(refused.value)
+        assert len(project.corrections("fast")) == 1
+
+
 def test_a_decision_twice_and_an_unknown_id_are_refused(folder: ProjectFolder):
     with folder.open() as project:
         project.add_correction(MERGE, "fast")
