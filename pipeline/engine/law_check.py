@@ -120,10 +120,17 @@ class LawCheck:
         return HeldStep(step.id, step.verb.name, "source")
 
     def _keep_tables(self, step: Step) -> dict[str, Snapshot]:
-        """Take the tables that the step wrote in the last run for both sides of the change."""
-        tables = {
-            table: self.kept[table] for name, table in step.outputs.items() if name != REJECTS
-        }
+        """Take the tables that the step wrote in the last run for both sides of the change.
+
+        Raises UsageError if the workflow was changed since then and no run has them.
+        """
+        names = [table for name, table in step.outputs.items() if name != REJECTS]
+        if any(table not in self.kept for table in names):
+            raise UsageError(
+                f"step '{step.id}': the last run has no table {' or '.join(names)}, for the"
+                " workflow was changed since then; run it first"
+            )
+        tables = {table: self.kept[table] for table in names}
         self.before, self.now = {**self.before, **tables}, {**self.now, **tables}
         return tables
 

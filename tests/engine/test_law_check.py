@@ -112,6 +112,16 @@ def test_a_project_without_a_run_says_so(tmp_path: Path):
         project.check_laws("fast")
 
 
+def test_a_source_whose_table_no_run_has_says_so(tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, DOCUMENTS)
+    with folder.open() as project:
+        project.index("fast")
+    step = {"verb": "filter_documents", "args": {"where": {"title": "a"}}}
+    folder.edit_settings(input={"steps": [step]})
+    with folder.open() as project, pytest.raises(UsageError, match="no table documents_loaded"):
+        project.check_laws("fast")
+
+
 def test_the_command_holds_a_workflow_that_asks_models_and_asks_none(
     tmp_path: Path, openai: OpenAIServer
 ):
