@@ -25,9 +25,9 @@ ID_DIGITS = 12
 FOR_PEOPLE = ("by", "at", "why", "was", "replaces")
 """Fields that change no result: who decided and why, and what an undo needs to know."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Control characters other than tabs and ends of lines. PostgreSQL refuses some of them, so that a
-load with one fails."""
+_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+"""Control characters other than tabs and ends of lines, of which PostgreSQL refuses some, so that a
+load with one fails; and halves of characters, as JSON may hold, which no file in UTF-8 can."""
 Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_NAME)
 ]
@@ -66,10 +66,10 @@ class Decision(BaseModel):
 
     @model_validator(mode="after")
     def _check_characters(self) -> Self:
-        """Check that every store accepts the texts. Raises ValueError for a control character."""
+        """Check that every store accepts the texts. Raises ValueError if not."""
         for field, value in self:
-            if any(map(_CONTROL.search, _list_texts(value))):
-                raise ValueError(f"{field} has a control character; remove it")
+            if any(map(_REFUSED.search, _list_texts(value))):
+                raise ValueError(f"{field} has a control character, or half a character; remove it")
         return self
 
     @property

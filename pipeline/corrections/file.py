@@ -18,9 +18,11 @@ from pipeline.corrections.conflicts import find_conflict
 from pipeline.corrections.decisions import DECISION, KINDS, Decision, Keep, SetProperty
 from pipeline.errors import SettingsError
 from pipeline.files import write_text
-from pipeline.text.ids import digest
+from pipeline.text.ids import clean, digest
 
 FILE = "corrections.jsonl"
+LONGEST_KIND = 40
+"""Characters of an unknown kind that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,11 @@ def make_decision(fields: Mapping[str, Any], where: str) -> Decision:
     """Return the decision with these fields. Raises SettingsError that begins with ``where``."""
     kind = fields.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        near = difflib.get_close_matches(str(kind), KINDS, n=1)
+        # A damaged line may hold megabytes there.
+        given = clean(str(kind))[:LONGEST_KIND]
+        near = difflib.get_close_matches(given, KINDS, n=1)
         advice = f"did you mean '{near[0]}'?" if near else f"write one of: {', '.join(KINDS)}"
-        raise SettingsError(f"{where}: '{kind}' is no kind of correction; {advice}")
+        raise SettingsError(f"{where}: '{given}' is no kind of correction; {advice}")
     try:
         return DECISION.validate_python(fields)
     except ValidationError as error:

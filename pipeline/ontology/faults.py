@@ -1,7 +1,5 @@
 """Find the mistakes in an ontology that one key alone does not show."""
 
-import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from pipeline.ontology.schema import (
     Property,
     TypeSection,
 )
+from pipeline.ontology.text_patterns import find_pattern_fault
 from pipeline.ontology.type_names import TypeNames, type_key
 from pipeline.settings.validation import did_you_mean
 
@@ -99,13 +98,9 @@ def _check_properties(place: Place, properties: Sequence[Property]) -> Iterator[
             yield Fault((*here, "unit"), f"a {one.type} has no unit; write type: number")
         if one.pattern and one.type not in ("string", "list"):
             yield Fault((*here, "pattern"), f"a {one.type} has no pattern; write type: string")
-        try:
-            with warnings.catch_warnings():
-                # A pattern that Python may read in another way some day is valid today.
-                warnings.simplefilter("ignore")
-                re.compile(one.pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            yield Fault((*here, "pattern"), f"no regular expression ({error}); correct it")
+        pattern_fault = find_pattern_fault(one.pattern)
+        if pattern_fault:
+            yield Fault((*here, "pattern"), f"no regular expression ({pattern_fault}); correct it")
 
 
 def _check_parents(ontology: Ontology) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pipeline.ontology.schema import EnumValue, Property
+from pipeline.ontology.text_patterns import fits_pattern
 from pipeline.ontology.type_names import TypeNames
 from pipeline.ontology.units import convert_amount, find_unit, unit_key
 from pipeline.text.dates import parse_date
@@ -158,7 +159,7 @@ def _read_text(property: Property, text: str) -> Scalar | Fault:
         found = _enum_names(property.values).find(text)
         names = ", ".join(value.name for value in property.values)
         return found or Fault(BAD_VALUE, f"none of {names}")
-    if property.pattern and not re.fullmatch(property.pattern, text):
+    if property.pattern and not fits_pattern(property.pattern, text):
         return Fault(BAD_VALUE, f"not in the pattern {property.pattern}")
     return text
 

@@ -1,5 +1,6 @@
 """Read an ontology in RDF or OWL: its classes, properties, domains, ranges and labels (rdflib)."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from pipeline.ontology.schema import KEEP
 from pipeline.text.ids import match_key
 
 EXTRA = "ontology"
+JSON_LD = ".jsonld"
+LONGEST_ADDRESS = 200
+"""Characters of an address that a message shows."""
 _NUMBERS = frozenset(
     ("integer", "int", "long", "short", "decimal", "float", "double", "nonNegativeInteger",
      "positiveInteger")
@@ -38,6 +42,8 @@ def read_turtle(path: Path) -> Imported:
             f"{path}: RDF needs the extra '{EXTRA}'; install graphmill[{EXTRA}]"
         ) from None
     graph = rdflib.Graph()
+    if path.suffix.lower() == JSON_LD:
+        _refuse_other_contexts(path)
     try:
         graph.parse(path)
     except OSError as error:
@@ -47,6 +53,34 @@ def read_turtle(path: Path) -> Imported:
         first_line = str(error).strip().partition("\n")[0]
         raise SettingsError(f"{path}: no RDF ({first_line[:200]}); correct it") from None
     return _Reader(graph).read()
+
+
+def _refuse_other_contexts(path: Path) -> None:
+    """Raise SettingsError if a file of JSON-LD names a context that stands elsewhere.
+
+    The parser would fetch it, from any address or file. No command reads more than it is given.
+    """
+    try:
+        waiting: list[Any] = [json.loads(path.read_bytes())]
+    # The parser says below what is wrong with the file.
+    except (OSError, ValueError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        if not isinstance(value, dict):
+            continue
+        waiting += value.values()
+        for key in ("@context", "@import"):
+            named = value.get(key)
+            contexts = named if isinstance(named, list) else [named]
+            elsewhere = [context for context in contexts if isinstance(context, str)]
+            if elsewhere:
+                raise SettingsError(
+                    f"{path}: {key} {elsewhere[0][:LONGEST_ADDRESS]!r} is not in the file, and"
+                    " nothing is fetched; write the context itself there"
+                )
 
 
 class _Reader:

@@ -234,6 +234,9 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     _refuse_unloadable(subject, taken)
     intention = intentions.save(_begun(project, subject))
     uncorrected = remove_documents(project, _texts_of(project, subject))
+    if uncorrected:
+        # The tables of corrections were made of the lines that are gone now.
+        taken = {name: take_out(project, name, target, project.snapshots) for name in taken}
     shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
     if target.path:
         target.path.unlink(missing_ok=True)

@@ -51,6 +51,9 @@ UNDONE_FIELDS = (
 )  # fmt: skip
 """The fields of a correction that was taken back which are shown."""
 
+SHOWN = 20
+"""The corrections without effect that the notes of a run show; of others it gives the number."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -246,7 +249,8 @@ def undo_line(project: Services, id: str, name: str | None = None) -> Decision:
     file = corrections_file(project, project.workflow(name))
     with lock_corrections(project):
         decisions = [line.decision for line in read_lines(file)]
-        found = [each for each in decisions if each.id.startswith(id)]
+        # Every id begins with an empty text, as that of a variable of a shell that is not set.
+        found = [each for each in decisions if id and each.id.startswith(id)]
         if len(found) != 1:
             fact = "no correction has" if not found else f"{len(found)} corrections have"
             raise UsageError(
@@ -266,9 +270,12 @@ def remove_documents(project: Services, texts: Mapping[str, str]) -> list[str]:
     file = project.root / FILE
     with lock_corrections(project):
         decisions = [line.decision for line in read_lines(file)]
-        removed = [each for each in decisions if _is_about(each, texts)]
+        removed: list[Decision] = []
+        kept: list[Decision] = []
+        for decision in decisions:
+            (removed if _is_about(decision, texts) else kept).append(decision)
         if removed:
-            write_decisions(file, [each for each in decisions if each not in removed])
+            write_decisions(file, kept)
     return [each.id for each in removed]
 
 
@@ -300,10 +307,16 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
     matches = read_matches(project, workflow)
     if matches is None:
         return
-    for decision in about_records:
-        if decision.id in matches.known and decision.id not in matches.counts:
-            line = write_decision(decision)
-            yield f"{file.name}: correction {decision.id} matches nothing: {line}"
+    unmatched = matches.known - set(matches.counts)
+    useless = [each for each in about_records if each.id in unmatched]
+    for decision in useless[:SHOWN]:
+        line = write_decision(decision)
+        yield f"{file.name}: correction {decision.id} matches nothing: {line}"
+    if len(useless) > SHOWN:
+        yield (
+            f"{file.name}: {len(useless) - SHOWN} more match nothing; 'graphmill corrections list'"
+            " shows them"
+        )
 
 
 def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Decision]) -> Effect:

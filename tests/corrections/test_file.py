@@ -63,6 +63,9 @@ def test_decisions_that_were_written_are_read_back(tmp_path: Path):
         ({"kind": "delete_statement", "source": "A", "target": "A"}, "one entity"),
         ({"kind": "describe_entity", "entity": "A", "description": "x" * 1501}, "1500"),
         ({"kind": "set_type", "entity": "A", "to": "B\0C"}, "to has a control character"),
+        ({**RENAME, "why": "\ud800"}, "why has a control character, or half a character"),
+        ({"kind": "delete_entity", "entity": "A", "type": "\ud800"}, "type has a control"),
+        ({"kind": "x" * 100_000}, "'x{40}' is no kind"),
         ({"kind": "set_property", "entity": "A", "property": "p"}, "field 'value'"),
         ({"kind": "set_property", "entity": "A", "property": "p", "value": "x" * 501}, "500"),
         (

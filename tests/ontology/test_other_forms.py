@@ -1,6 +1,8 @@
 """Ontologies of other tools become ontology.yaml."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +102,32 @@ def test_a_file_that_is_no_turtle_is_refused_and_nothing_is_written(tmp_path: Pa
     with pytest.raises(SettingsError, match="no RDF"):
         imported(tmp_path, "ship.ttl", "this is no turtle")
     assert read_ontology(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"@context": "http://127.0.0.1:9/context.json"},
+        {"@graph": [{"@context": [{}, "file:///etc/hostname"]}]},
+        {"@context": {"@import": "near.jsonld"}},
+    ],
+)
+def test_a_context_that_stands_elsewhere_is_refused_and_not_fetched(
+    tmp_path: Path, content: dict[str, Any]
+):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    with pytest.raises(SettingsError, match="nothing is fetched"):
+        imported(tmp_path, "o.jsonld", json.dumps(content))
+
+
+# The parser of rdflib uses what rdflib will drop some day.
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
+def test_a_context_in_the_file_is_followed(tmp_path: Path):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    node = {"@id": "http://a/Ship", "@type": "owl:Class"}
+    content = {"@context": {"owl": "http://www.w3.org/2002/07/owl#"}, "@graph": [node]}
+    ontology, _ = imported(tmp_path, "o.jsonld", json.dumps(content))
+    assert [one.name for one in ontology.entity_types] == ["Ship"]
 
 
 def test_classes_of_pydantic_are_types_and_their_fields_are_properties(tmp_path: Path):

@@ -99,6 +99,11 @@ def test_a_pattern_holds_for_a_text_and_for_each_text_of_a_list():
     assert read(["a", "b"], type="list") == ["a", "b"]
 
 
+@pytest.mark.parametrize("pattern", ["(a+)+", "(a|a)*b", r"(\w+\s*)+:"])
+def test_no_pattern_takes_more_than_linear_time(pattern: str):
+    assert read("a" * 400 + "!", pattern=pattern) == ["bad_value"]
+
+
 @pytest.mark.parametrize("type", ["string", "number", "date", "list"])
 @pytest.mark.parametrize("given", [None, "", "unknown", "N/A", [], [None]])
 def test_words_that_say_nothing_are_no_value_and_no_fault(type: str, given: Any):

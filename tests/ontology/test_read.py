@@ -123,7 +123,7 @@ def test_patterns_may_name_types_by_any_spelling_and_synonym():
             "type: date}",
             'pattern: "["}',
             "ontology.yaml:7: entity_types[1].properties[0].pattern: no regular expression"
-            " (unterminated character set at position 0); correct it",
+            " (unclosed character class); correct it",
         ),
         (
             "type: date}",
@@ -281,16 +281,14 @@ def test_a_file_that_would_lose_types_or_fail_a_load_is_refused(text: str, messa
     assert re.search(message, refused(text))
 
 
-@pytest.mark.parametrize("pattern", ["a{99999999999999}", "(" * 5000, "("])
-def test_a_pattern_that_python_cannot_compile_is_refused(pattern: str):
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{99999999999999}", "(" * 5000, "(", "a)(b", "(a{1000}){1000}", "(?=a)a", r"(a)\1", "[[a]"],
+)
+def test_a_pattern_that_cannot_be_compared_in_linear_time_is_refused(pattern: str):
     text = json.dumps({"entity_types": [{"name": "A", "properties": [
         {"name": "p", "pattern": pattern}]}]})  # fmt: skip
     assert "no regular expression" in refused(text)
-
-
-def test_a_pattern_that_python_warns_of_is_valid():
-    text = 'entity_types: [{name: A, properties: [{name: p, pattern: "[[a]"}]}]'
-    assert parsed(text).entity_types[0].properties[0].pattern == "[[a]"
 
 
 def test_thousands_of_types_are_checked_in_time_that_grows_with_their_number():

@@ -147,6 +147,32 @@ def test_no_file_or_export_holds_a_statement_of_a_purged_document(
     assert found_in(folder.root, "Harrow") != []
 
 
+def test_no_file_holds_a_correction_that_quotes_a_purged_document(
+    tmp_path: Path, postgres_url: str
+):
+    documents = {**KEPT, "secret.txt": SECRET}
+    folder = new_project(tmp_path / "p", postgres_url, documents, workflow="fast")
+    quote = f"{CANARY} Stone belongs"
+    said = {"description": f"Of the {CANARY}.", "document": "secret.txt"}
+    lines = [
+        {"kind": "rename", "entity": "Mira Vale", "to": "Mira V", "quote": quote},
+        {"kind": "rename", "entity": "Nobody Here", "to": "Mira W", "quote": quote},
+        {"kind": "add_statement", "source": "Mira Vale", "target": "Idra Senn", **said},
+    ]
+    with folder.open() as project:
+        project.run()
+        for line in lines:
+            project.add_correction(line)
+        taken_back = project.add_correction({**lines[0], "entity": "Anselm Torr"})
+        project.run()
+        project.undo_correction(taken_back.effect.decision.id)
+        folder.delete("secret.txt")
+        project.purge("secret.txt")
+        assert not project.corrections()
+        assert not found_in(folder.root, CANARY)
+        assert project.run().exit_code == 0
+
+
 def test_the_rest_is_as_if_the_document_had_never_existed(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer
 ):

@@ -62,6 +62,19 @@ def test_a_correction_holds_until_it_is_undone(folder: ProjectFolder):
         assert names(project) == first
 
 
+def test_thousands_of_lines_without_effect_have_few_notes(folder: ProjectFolder):
+    lines = [
+        {"kind": "set_type", "entity": f"Nobody {number}", "to": "HERON"} for number in range(2000)
+    ]
+    text = "\n".join(json.dumps(line) for line in lines)
+    (folder.root / "corrections.jsonl").write_text(text, encoding="utf-8")
+    with folder.open() as project:
+        report = project.index("fast")
+    told = [note for note in report.notes if note.startswith("corrections.jsonl")]
+    assert len(told) == 21
+    assert "1980 more match nothing" in told[-1]
+
+
 def test_extractions_keep_what_was_said_and_a_deleted_entity_is_a_reject(folder: ProjectFolder):
     with folder.open() as project:
         project.index("fast")
@@ -101,6 +114,8 @@ def test_a_decision_twice_and_an_unknown_id_are_refused(folder: ProjectFolder):
         project.add_correction(MERGE, "fast")
         with pytest.raises(UsageError, match="there already"):
             project.add_correction(MERGE, "fast")
+        with pytest.raises(UsageError, match="no correction has the id ''"):
+            project.undo_correction("", "fast")
         with pytest.raises(UsageError, match="no correction has the id"):
             project.undo_correction("zzz", "fast")
 
