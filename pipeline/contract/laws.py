@@ -87,6 +87,10 @@ class Part:
     outputs: Mapping[str, TableSchema]
     law: Law | None
 
+    def reads_params(self) -> bool:
+        """Return whether params of the verb can change what the sub-step computes."""
+        return "params" in inspect.signature(self.function).parameters
+
     def call(
         self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]
     ) -> dict[str, pd.DataFrame]:

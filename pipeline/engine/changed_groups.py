@@ -11,7 +11,7 @@ group (contract/laws.py). For each sub-step (``Part``) of a step, ``outputs_of``
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,14 @@ class LastRun:
 
     ``inputs``: None if more than the inputs may have changed since (code, params, prompts, models),
     so that every row must be recomputed. ``retried``: whether the step runs only to try rejected
-    rows of the last run again.
+    rows of the last run again. ``alike``: the only sub-steps that compute now what they computed
+    then, of equal inputs; None for all of them.
     """
 
     inputs: Tables | None
     outputs: Tables
     retried: bool = False
+    alike: Sequence[Part] | None = None
 
 
 def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastRun:
@@ -74,13 +76,25 @@ def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotS
     outputs = {
         name: table for name, table in record.outputs.items() if snapshots.tables.exists(table)
     }
-    if planned.reason not in ("input", "retry"):
+    alike: Sequence[Part] | None = None
+    if planned.reason == "params" and step.verb.parts and step.inputs:
+        params = record.components["params"]
+        alike = _find_parts_without_params(step, params)
+        planned = replace(planned, components={**planned.components, "params": params})
+    elif planned.reason not in ("input", "retry"):
         return LastRun(None, outputs)
     if not differs_in_inputs_alone(planned, record, previous):
         return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
     are_readable = all(map(snapshots.tables.exists, inputs.values()))
-    return LastRun(inputs if are_readable else None, outputs, planned.reason == "retry")
+    return LastRun(inputs if are_readable else None, outputs, planned.reason == "retry", alike)
+
+
+def _find_parts_without_params(step: Step, params_then: Mapping[str, Any]) -> list[Part]:
+    """Return the sub-steps that read no params, and that the step had with its params of then."""
+    assert step.verb.parts
+    parts_then = step.verb.parts(step.verb.params.model_validate(params_then))
+    return [part for part in list_parts(step) if part in parts_then and not part.reads_params()]
 
 
 def read_last_tables(
@@ -280,6 +294,8 @@ class StepDelta:
 
     def _is_comparable(self) -> bool:
         """Check that the last run's tables exist and have the columns that are read now."""
+        if self.last.alike is not None and self.part not in self.last.alike:
+            return False
         if self.last.inputs is None or not set(self.part.outputs) <= set(self.last.outputs):
             return False
         # Rows of a table without an order have no place to which a new row could belong.

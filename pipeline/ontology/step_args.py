@@ -68,12 +68,12 @@ def check_args(ontology: Ontology) -> dict[str, Any]:
     relationship_types = ontology.relationship_types
     symmetric = [one for one in relationship_types if one.symmetric]
     args: dict[str, Any] = {}
-    args["entity_types"] = _sorted_names(ontology.entity_types)
     args["parents"] = parents_of(ontology)
     args["relationship_types"] = _sorted_names(relationship_types)
     args["symmetric"] = _sorted_names(symmetric)
     args["patterns"] = _canonical_patterns(ontology)
-    args["other_entities"] = otherwise.entity_types
+    # The names of the types decide nothing here, so that another type does not run the step again.
+    args["other_entities"] = otherwise.entity_types if ontology.entity_types else KEEP
     args["other_patterns"] = otherwise.patterns
     return args
 

@@ -21,12 +21,14 @@ from pipeline.contract.schemas import (
     REJECTS,
     RELATIONSHIP_RECORDS,
     STRING,
+    STRINGS,
     table,
 )
 from pipeline.ontology.faults import ancestors_of
 from pipeline.ontology.property_values import UNKNOWN_PROPERTY
 from pipeline.ontology.schema import ANY_TYPE, KEEP, OTHER, OTHER_TYPE, REJECT, Pattern, Policy
 from pipeline.text.ids import relationship_id
+from pipeline.verbs.merging.codes import first_words, one_array
 from pipeline.verbs.merging.entities import UNKNOWN
 from pipeline.verbs.merging.relationships import merge_relationships
 from pipeline.verbs.merging.tables import ENTITY_NAMES
@@ -49,20 +51,19 @@ SWAPPED = {
 class PatternParams(Params):
     """The patterns that relationships must fit, and what happens to those that fit none.
 
-    ``entity_types`` and ``relationship_types`` are the names of the ontology's types; ``parents``
-    maps an entity type to the one whose patterns hold for it too. ``symmetric`` are relationship
-    types that mean the same in both directions. ``other_entities`` is about entities without a
+    ``relationship_types`` are the names of the ontology's types; ``parents`` maps an entity type to
+    the one whose patterns hold for it too. ``symmetric`` are relationship types that mean the same
+    in both directions. ``other_entities`` is about entities without a
     type, ``other_patterns`` about relationships that fit no pattern: with "reject" they are
     rejected, with "other" they get the type OTHER, with "keep" they stay. In a project with
     ontology.yaml, that file gives the values.
     """
 
-    entity_types: tuple[str, ...] = ()
     parents: Mapping[str, str] = {}
     relationship_types: tuple[str, ...] = ()
     symmetric: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
-    other_entities: Policy = REJECT
+    other_entities: Policy = KEEP
     other_patterns: Policy = REJECT
 
 
@@ -120,7 +121,7 @@ def check_entities(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the entities (MERGED_ENTITIES) that have a type, and rejects for the others."""
     is_untyped = (unchecked_entities["type"] == UNKNOWN).to_numpy(dtype=bool)
-    if not params.entity_types or params.other_entities == KEEP or not is_untyped.any():
+    if params.other_entities == KEEP or not is_untyped.any():
         return unchecked_entities, REJECTS.frame()
     if params.other_entities == OTHER:
         types = unchecked_entities["type"].where(~is_untyped, OTHER_TYPE)
@@ -154,23 +155,20 @@ def check_records(
     patterns = Patterns(params)
     turned = np.zeros(len(records), dtype=bool)
     outside = np.zeros(len(records), dtype=bool)
-    faults = records["fault"].tolist()
-    # Cells of Arrow are slow to read one by one, so the columns become lists first.
-    columns = [records[name].to_numpy(dtype=object) for name in (*ENDS, "keywords", "fault")]
-    for row, (source, target, keywords, fault) in enumerate(zip(*columns, strict=True)):
-        if fault:
-            continue
-        if source not in types or target not in types:
-            faults[row] = NOT_IN_ONTOLOGY
-            continue
-        type = next(iter(keywords), "")
-        if type in ("", CO_OCCURS):
-            continue
+    is_sound = (records["fault"] == "").to_numpy(dtype=bool)
+    has_ends = _have_ends(records, merged_entities["id"]).all(axis=1)
+    faults = records["fault"].to_numpy(dtype=object, copy=True)
+    faults[is_sound & ~has_ends] = NOT_IN_ONTOLOGY
+    stated = stated_types(records["keywords"])
+    judged = np.flatnonzero(is_sound & has_ends & (stated != ""))
+    # Cells of Arrow are slow to read one by one, so the columns become arrays first.
+    ends = [records[name].to_numpy(dtype=object)[judged] for name in ENDS]
+    for row, type, source, target in zip(judged, stated[judged], *ends, strict=True):
         verdict = patterns.judge(types[source], type, types[target])
         outside[row] = not verdict.fits and not verdict.fits_turned
         goes_down = verdict.fits and target < source
         turned[row] = verdict.fits_turned and (goes_down or not verdict.fits)
-    rejects = list(_end_rejects(records[np.array(faults) == NOT_IN_ONTOLOGY]))
+    rejects = list(_end_rejects(records[faults == NOT_IN_ONTOLOGY]))
     keywords = records["keywords"]
     # Properties are those of the type that a record loses here.
     attributes = records["attributes"]
@@ -188,6 +186,38 @@ def check_records(
     changed = records.assign(fault=faults, keywords=keywords, attributes=attributes)
     checked = _turn(changed, turned)
     return checked, REJECTS.frame(rejects)
+
+
+def stated_types(keywords: pd.Series) -> np.ndarray:
+    """Return the type that each relationship states, "" where it states none."""
+    words = first_words(one_array(keywords, STRINGS))
+    words[words == CO_OCCURS] = ""
+    return words
+
+
+def _have_ends(records: pd.DataFrame, ids: pd.Series) -> np.ndarray:
+    """Return for both ends of each record whether they are among these entities."""
+    return np.column_stack([records[name].isin(ids).to_numpy(dtype=bool) for name in ENDS])
+
+
+def find_touched_records(
+    unchecked_records: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame
+) -> pd.Series:
+    """Return for each record whether it may be judged otherwise, by two versions of ENTITY_TYPES.
+
+    The types of its ends decide only on a record that states something. On others it decides
+    whether both ends are there.
+    """
+    types_before = before.set_index("id")["type"]
+    types_now = now.set_index("id")["type"]
+    both = types_before.index.intersection(types_now.index)
+    appeared_or_gone = types_before.index.symmetric_difference(types_now.index).to_series()
+    other_types = both[(types_before[both] != types_now[both]).to_numpy(dtype=bool)].to_series()
+    states_some = stated_types(unchecked_records["keywords"]) != ""
+    has_other_ends = _have_ends(unchecked_records, appeared_or_gone).any(axis=1)
+    has_other_types = _have_ends(unchecked_records, other_types).any(axis=1)
+    touched = has_other_ends | (has_other_types & states_some)
+    return pd.Series(touched, unchecked_records.index)
 
 
 def _turn(records: pd.DataFrame, turned: np.ndarray) -> pd.DataFrame:
@@ -283,7 +313,7 @@ def _list_check_parts(params: PatternParams) -> tuple[Part, ...]:
         Law(
             by_text_unit,
             row_of={"relationship_records": "text_unit_id", "record_rejects": "row_id"},
-            lookup={"merged_entities": Uses("unchecked_records", ENDS)},
+            lookup={"merged_entities": find_touched_records},
         ),
     )
     relationships = Part(

@@ -5,13 +5,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
-from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, REJECTS
+from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, REJECTS, STRINGS
 from pipeline.ontology.schema import KEEP, OTHER, OTHER_TYPE, REJECT, Policy, Property
 from pipeline.ontology.type_names import TypeNames
 from pipeline.verbs.conforming_attributes import conform_attributes
+from pipeline.verbs.merging.codes import first_words, one_array
+
+# pyarrow.compute creates its functions when it is imported, so type checkers do not see them.
+pc: Any = pyarrow.compute
 
 NO_TYPE = frozenset({"", "name", "title", "unknown", "none", "entity"})
 """Types, in lower case, that say of an entity only that it is one."""
@@ -113,20 +119,37 @@ def _conform_relationships(
         return extractions, rejects
     names = TypeNames.of(params.relationship_types.items())
     known: dict[str, str | None] = {}
-    lists: list[Any] = []
+    is_relationship = (extractions["kind"] == "relationship").to_numpy(dtype=bool)
+    given = one_array(extractions["keywords"], STRINGS)
+    rows = np.flatnonzero(is_relationship & _may_change(given))
+    lists: list[list[str]] = []
     is_kept = np.ones(len(extractions), dtype=bool)
     is_outside = np.zeros(len(extractions), dtype=bool)
-    # Cells of Arrow are slow to read one by one, so the columns become arrays first.
-    columns = [extractions[name].to_numpy(dtype=object) for name in ("kind", "keywords")]
-    for row, (kind, given) in enumerate(zip(*columns, strict=True)):
-        keywords = given
-        if kind == "relationship":
-            keywords, is_outside[row] = _new_keywords(given, names, known, params)
-            is_kept[row] = bool(keywords) or not is_outside[row]
+    for row, words in zip(rows, given.take(pa.array(rows)).to_pylist(), strict=True):
+        keywords, is_outside[row] = _new_keywords(words, names, known, params)
+        is_kept[row] = bool(keywords) or not is_outside[row]
         lists.append(keywords)
-    keywords = pd.Series(lists, extractions.index, dtype=object)
+    # The new lists are put behind those that are given, and taken from there.
+    places = np.arange(len(given))
+    places[rows] = len(given) + np.arange(len(rows))
+    all_lists = pa.concat_arrays([given, pa.array(lists, STRINGS)])
+    new_lists = all_lists.take(pa.array(places))
+    column = pd.Series(new_lists, extractions.index, dtype=pd.ArrowDtype(STRINGS))
     rejects = [*rejects, *_relationship_rejects(extractions[is_outside])]
-    return extractions.assign(keywords=keywords)[is_kept], rejects
+    return extractions.assign(keywords=column)[is_kept], rejects
+
+
+def _may_change(keywords: pa.Array) -> np.ndarray:
+    """Return whether each list of keywords states something, or has an empty keyword.
+
+    Without a model most lists begin with CO_OCCURS: those stay as they are.
+    """
+    may_change = first_words(keywords) != CO_OCCURS
+    lengths = pc.fill_null(pc.list_value_length(keywords), 0).to_numpy()
+    row_of_word = np.repeat(np.arange(len(keywords)), lengths)
+    is_empty = pc.fill_null(pc.equal(keywords.flatten(), ""), True)
+    may_change[row_of_word[is_empty.to_numpy(zero_copy_only=False)]] = True
+    return may_change
 
 
 def _new_keywords(

@@ -85,6 +85,26 @@ BY_SUM = Law(
 )
 
 
+class ScaleParams(Params):
+    factor: float
+
+
+def scale(sums: pd.DataFrame, params: ScaleParams) -> pd.DataFrame:
+    return sums.assign(sum=sums["sum"] * params.factor)
+
+
+def scale_sums(readings: pd.DataFrame, params: ScaleParams) -> pd.DataFrame:
+    return scale(sum_places(readings), params)
+
+
+def scaled_in_parts(params: object) -> tuple[Part, ...]:
+    by_place = Law({"sums": ("place",)}, {"scaled": "place"})
+    return (
+        Part(sum_places, {"readings": READINGS}, {"sums": SUMS}, BY_PLACE),
+        Part(scale, {"sums": SUMS}, {"scaled": SUMS}, by_place),
+    )
+
+
 def shares_in_parts(params: object) -> tuple[Part, ...]:
     return (
         Part(sum_places, {"readings": READINGS}, {"sums": SUMS}, BY_PLACE),
@@ -170,6 +190,21 @@ def test_any_history_of_runs_ends_in_the_tables_of_a_full_build(
             (readings.root / "readings.json").write_text(json.dumps(night))
             made = run(readings, readings.root / f"nightly-{number}")
     assert made == run(readings, readings.root / f"fresh-{number}")
+
+
+def test_other_params_recompute_only_the_sub_steps_that_read_them(readings: SmallProject):
+    verb(inputs={"readings": READINGS}, outputs={"scaled": SUMS}, parts=scaled_in_parts)(scale_sums)
+    rows = [("a", "Quill", 1899, 0.1), ("b", "Tollen", 1901, 0.2)]
+    (readings.root / "readings.json").write_text(json.dumps([rows, []]))
+    lines = WORKFLOW.splitlines()[:5]
+    made = {}
+    for factor, called in ((2.0, ["sum_places", "scale"]), (3.0, ["scale"])):
+        scaling = f"  - verb: scale_sums\n    args: {{factor: {factor}}}\n"
+        readings.workflow_text = "\n".join([*lines, scaling])
+        with patch.object(Part, "call", autospec=True, side_effect=Part.call) as call:
+            made = run(readings, readings.root / "nightly")
+        assert [each.args[0].function.__name__ for each in call.call_args_list] == called
+    assert made == run(readings, readings.root / "fresh")
 
 
 def test_many_changed_rows_are_read_some_groups_at_a_time(

@@ -104,7 +104,7 @@ def test_a_change_that_changes_no_row_runs_its_step_alone(folder: ProjectFolder,
     decide(copied, {**ONTOLOGY, "entity_types": [*ONTOLOGY["entity_types"], "SPACESHIP"]})
     with copied.open() as project:
         ran = [step.step for step in project.index("fast").steps if step.action == "ran"]
-    assert ran == ["conform_extractions", "check_patterns"]
+    assert ran == ["conform_extractions"]
 
 
 def test_without_the_file_the_graph_is_the_one_from_before(folder: ProjectFolder, tmp_path: Path):

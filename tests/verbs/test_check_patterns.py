@@ -20,7 +20,7 @@ from tests.verbs.graphs import Record, entity, extractions, link
 ADA, ACME, ROME = entity("Ada"), entity("Acme", "COMPANY"), entity("Rome", "CITY")
 TYPES = ("PERSON", "COMPANY", "CITY")
 RULES: dict[str, Any] = {
-    "entity_types": TYPES,
+    "other_entities": "reject",
     "relationship_types": ("WORKS_AT", "KNOWS", "LIES_IN"),
     "symmetric": ("KNOWS",),
     "patterns": (

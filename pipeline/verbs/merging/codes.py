@@ -55,6 +55,17 @@ def one_array(column: pd.Series, type: pa.DataType) -> pa.Array:
     return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
 
 
+def first_words(lists: pa.Array) -> np.ndarray:
+    """Return the first text of each list, "" where a list has none."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    has_some = lengths > 0
+    starts = np.cumsum(lengths) - lengths
+    found = np.full(len(lists), "", dtype=object)
+    texts = lists.flatten().take(pa.array(starts[has_some]))
+    found[has_some] = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
+    return found
+
+
 def encode_text_units(records: pd.DataFrame, *others: pd.DataFrame) -> EncodedTexts:
     """Encode the ``text_unit_id`` of records so that codes sort in reading order.
 
