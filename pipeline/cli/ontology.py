@@ -1,9 +1,10 @@
 """The commands ontology adopt and import ontology: the types of ontology.yaml in the prompt, and
 ontology.yaml made of the ontologies of other tools."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,9 +20,14 @@ from pipeline.cli.options import (
     print_aside,
     print_json,
 )
-from pipeline.errors import counted
+from pipeline.errors import SettingsError, UsageError, counted
+
+if TYPE_CHECKING:
+    from pipeline.project import Project
 
 VOCABULARY = "prompts/vocabulary.yaml"
+SECTION = "vocabulary"
+"""The settings of a verb whose prompt names the types."""
 
 
 def adopt(
@@ -38,15 +44,40 @@ def adopt(
         if text is None:
             print_aside(f"ontology: {VOCABULARY} has the types of ontology.yaml; nothing to adopt")
             return
+        asking = _list_asking_workflows(project)
+        planned = name or project.settings.workflow
+        if planned not in asking:
+            raise UsageError(
+                f"ontology: '{planned}' asks no model with these types; name a workflow that does"
+                f" ({', '.join(asking) or 'there is none'})"
+            )
         with project.with_vocabulary(text) as changed:
             forecasts = changed.forecast(name)
             show_plan(changed, name, forecasts, Selection(), as_json)
+        for other in project.snapshots.workflows():
+            if other in asking and other != planned:
+                print_aside(
+                    f"ontology: '{other}' has been run, too, and asks with these types;"
+                    f" 'graphmill ontology adopt {other} --plan' says its price"
+                )
         if only_plan:
             return
         if not yes:
             ask(f"Write {VOCABULARY}? The next run asks as planned above.")
         project.adopt_ontology(text)
     print_aside(f"ontology: {VOCABULARY} written; the next run asks with these types")
+
+
+def _list_asking_workflows(project: "Project") -> list[str]:
+    """Return the names of the workflows whose prompts name the types of the vocabulary."""
+    found: list[str] = []
+    for path in sorted((project.root / "workflows").glob("*.yaml")):
+        # A workflow with a mistake asks nothing, and its next run tells the mistake.
+        with suppress(SettingsError):
+            steps = project.workflow(path.stem).steps
+            if any(step.verb.settings == SECTION for step in steps):
+                found.append(path.stem)
+    return found
 
 
 def import_ontology(

@@ -65,6 +65,18 @@ def test_adopt_tells_the_price_and_writes_nothing_unless_it_is_meant(
     assert not (folder.root / FILE).exists()
 
 
+def test_adopt_wants_a_workflow_that_asks_and_names_the_others_that_would(
+    paid: ProjectFolder, tmp_path: Path
+):
+    folder = paid.copy(tmp_path / "p")
+    said = folder.invoke_refused("ontology", "adopt", "fast", "--yes")
+    assert "'fast' asks no model with these types; name a workflow that does" in said
+    assert "index" in said
+    assert not (folder.root / FILE).exists()
+    other = folder.invoke("ontology", "adopt", "communities", "--plan")
+    assert "'graphmill ontology adopt index --plan' says its price" in other.stderr
+
+
 def test_an_adopted_vocabulary_is_in_every_prompt_and_in_no_later_bill(
     paid: ProjectFolder, endpoint: OpenAIServer, tmp_path: Path
 ):
