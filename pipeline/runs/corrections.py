@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.corrections.conflicts import is_unrestricted
 from pipeline.corrections.decisions import (
+    AddStatement,
     Decision,
     DeleteProperty,
     Keep,
@@ -36,7 +37,7 @@ from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_matches import count_matches, find_step, read_matches
 from pipeline.runs.correction_steps import ALIASES, CORRECT, MERGE, READ, RECORDS, params_to_read
-from pipeline.runs.ontology_steps import ATTRIBUTES
+from pipeline.runs.ontology_steps import ATTRIBUTES, CHECK
 from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot
@@ -51,6 +52,10 @@ UNDONE_FIELDS = (
 )  # fmt: skip
 """The fields of a correction that was taken back which are shown."""
 
+TURNED_NOTE = (
+    "the line has source and target in the order of the text; the ontology has turned the"
+    " relationship"
+)
 SHOWN = 20
 """The corrections without effect that the notes of a run show; of others it gives the number."""
 
@@ -181,19 +186,42 @@ def add(
     file = corrections_file(project, workflow)
     with lock_corrections(project):
         lines = read_lines(file)
+        before = [line.decision for line in lines]
         if isinstance(decision, SetProperty | DeleteProperty):
-            others = [line.decision for line in lines]
-            decision = check_property(project, workflow, decision, others)
+            decision = check_property(project, workflow, decision, before)
+        in_text = _as_the_text_says(project, workflow, before, decision)
+        is_turned = in_text is not decision
+        decision = in_text
         if any(line.decision.id == decision.id for line in lines):
             raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
-        decisions, decision = _lead_on([line.decision for line in lines], decision)
+        decisions, decision = _lead_on(before, decision)
         every = [*decisions, decision]
         numbered = [Line(number, each) for number, each in enumerate(every, start=1)]
         check_lines(file, numbered, added=decision)
         if not dry_run:
             write_decisions(file, every)
     effect = _try_decision(project, workflow, every)
-    return Added(file, effect, tuple(_note_effect(workflow, effect)))
+    notes = tuple(_note_effect(workflow, effect))
+    if is_turned:
+        notes += (TURNED_NOTE,)
+    return Added(file, effect, notes)
+
+
+def _as_the_text_says(
+    project: Services, workflow: Workflow, decisions: Sequence[Decision], added: Decision
+) -> Decision:
+    """Return a decision about a statement with the ends in the order in which texts state it.
+
+    An ontology turns a relationship that fits only the other way. A person who sees the graph names
+    the ends as they are shown there, but corrections come before the ontology's patterns.
+    """
+    is_of_text = isinstance(added, Statement) and not isinstance(added, AddStatement)
+    if not is_of_text or find_step(workflow, CHECK) is None:
+        return added
+    turned = added.model_copy(update={"source": added.target, "target": added.source})
+    if _try_decision(project, workflow, [*decisions, added]).records:
+        return added
+    return turned if _try_decision(project, workflow, [*decisions, turned]).records else added
 
 
 def _lead_on(decisions: Sequence[Decision], added: Decision) -> tuple[list[Decision], Decision]:

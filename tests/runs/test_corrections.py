@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.project import Project
-from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.projects import NO_STORE, ProjectFolder, new_project, write_yaml
 
 DOCUMENTS = {
     "a.txt": "Mira Vale built the Harrow Light. Mira Vale lived at Quill.",
@@ -60,6 +60,48 @@ def test_a_correction_holds_until_it_is_undone(folder: ProjectFolder):
         project.undo_correction(added.effect.decision.id[:4], "fast")
         project.index("fast")
         assert names(project) == first
+
+
+@pytest.mark.parametrize("kind", ["delete_statement", "retype_statement", "turn_statement"])
+def test_a_statement_that_the_ontology_has_turned_is_named_as_the_graph_shows_it(
+    folder: ProjectFolder, kind: str
+):
+    patterns = [["PERSON", "RAISED", "TOWER"], ["PERSON", "DREW", "TOWER"]]
+    ontology = {
+        "entity_types": ["PERSON", "TOWER"],
+        "relationship_types": ["RAISED", "DREW"],
+        "patterns": patterns,
+    }
+    write_yaml(folder.root / "ontology.yaml", ontology)
+    facts = folder.root / "facts.csv"
+    facts.write_text(
+        "source,type,target,source_type,target_type\nOld Mill,RAISED,Rhoda Kell,TOWER,PERSON\n",
+        encoding="utf-8",
+    )
+    line = {"kind": kind, "source": "Rhoda Kell", "target": "Old Mill"}
+    line |= {"to": "DREW"} if kind == "retype_statement" else {}
+    with folder.open() as project:
+        project.import_triples(facts)
+        project.index("fast")
+        stated = project.table("statements", "fast")
+        shown = (
+            project.table("relationships", "fast").set_index("id").loc[stated["relationship_id"]]
+        )
+        assert shown[["source", "target"]].to_numpy().tolist() == [["Rhoda Kell", "Old Mill"]]
+        added = project.add_correction(line, "fast")
+        assert added.effect.records == 1
+        assert any("the ontology has turned the relationship" in note for note in added.notes)
+        with pytest.raises(UsageError, match="is there already"):
+            project.add_correction(line, "fast")
+        project.index("fast")
+        types = project.table("statements", "fast")["type"]
+        # The ontology turns a turned statement of this pattern back: the graph is as it was.
+        expected = {
+            "delete_statement": [],
+            "retype_statement": ["DREW"],
+            "turn_statement": ["RAISED"],
+        }
+        assert list(types) == expected[kind]
 
 
 def test_thousands_of_lines_without_effect_have_few_notes(folder: ProjectFolder):
