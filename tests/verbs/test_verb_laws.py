@@ -190,7 +190,6 @@ ARGS: dict[str, dict[str, Any]] = {
     "list_attributes": {"properties": {"person": [BORN], "thing": [BORN]}},
     "list_resolved_attributes": {"properties": {"person": [BORN], "thing": [BORN]}},
     "check_patterns": {
-        "entity_types": ["person", "thing"],
         "relationship_types": ["place"],
         "symmetric": ["place"],
         "patterns": [["person", "place", "thing"]],
