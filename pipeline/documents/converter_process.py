@@ -35,8 +35,11 @@ TOO_MUCH_MEMORY = "too_much_memory"
 _PR_SET_PDEATHSIG = 1
 """The number of the operation of prctl(2) that sends a signal when the parent ends."""
 _SECONDS_BETWEEN_CHECKS = 1
-_OUT_OF_MEMORY = re.compile("out of memory|memory allocation failed", re.IGNORECASE)
-"""The messages of parsers of XML that could not get memory."""
+_OUT_OF_MEMORY = re.compile(
+    "out of memory|memory allocation failed|bad_alloc|error return without exception set",
+    re.IGNORECASE,
+)
+"""The messages of parsers of XML, of C++ and of modules in C that could not get memory."""
 _NOT_MAPPED = re.compile("cannot allocate memory|failed to map segment", re.IGNORECASE)
 """The messages of the loader if there is no memory for a library."""
 

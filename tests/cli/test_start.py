@@ -46,7 +46,7 @@ IMPORTED = {
     ("run", "--help"): (LOOK, 230),
     ("status",): (LOOK, 230),
     ("status", "--json"): (LOOK, 230),
-    ("plan",): (PLAN, 1_120),
+    ("plan",): (PLAN, 1_170),
     ("index", "fast"): (RUN, 1_310),
     ("query", "Who built the Harrow Light?", "--mode", "naive"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "mix"): (QUERY, 1_230),
