@@ -215,8 +215,9 @@ def _as_the_text_says(
     An ontology turns a relationship that fits only the other way. A person who sees the graph names
     the ends as they are shown there, but corrections come before the ontology's patterns.
     """
-    is_of_text = isinstance(added, Statement) and not isinstance(added, AddStatement)
-    if not is_of_text or find_step(workflow, CHECK) is None:
+    if not isinstance(added, Statement) or isinstance(added, AddStatement):
+        return added
+    if find_step(workflow, CHECK) is None:
         return added
     turned = added.model_copy(update={"source": added.target, "target": added.source})
     if _try_decision(project, workflow, [*decisions, added]).records:
