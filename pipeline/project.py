@@ -319,7 +319,9 @@ class Project(Asking):
         from pipeline.settings.schema import GraphragSettings
 
         section = GraphragSettings(path=str(Path(folder).resolve()))
-        return self._import_index({"graphrag": section}, "read_graphrag", name, progress, options)
+        project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
+        project._refuse_workflow_without("read_graphrag", name)
+        return project.index(name, progress, options=options)
 
     def import_lightrag(
         self,
@@ -373,22 +375,6 @@ class Project(Asking):
             if asks or one.to_convert:
                 return True
         return False
-
-    def _import_index(
-        self,
-        sections: Mapping[str, Any],
-        verb: str,
-        name: str,
-        progress: Progress | None,
-        options: RunOptions | None,
-    ) -> RunReport:
-        """Index a workflow that has this source verb, with other sections of settings.
-
-        Raises UsageError for a workflow without the verb.
-        """
-        project = replace(self, settings=self.settings.model_copy(update=sections))
-        project._refuse_workflow_without(verb, name)
-        return project.index(name, progress, options=options)
 
     def _refuse_workflow_without(self, verb: str, name: str) -> None:
         """Raise UsageError for a workflow that has no step of this verb."""

@@ -189,9 +189,11 @@ def add(
         before = [line.decision for line in lines]
         if isinstance(decision, SetProperty | DeleteProperty):
             decision = check_property(project, workflow, decision, before)
-        in_text = _as_the_text_says(project, workflow, before, decision)
-        is_turned = in_text is not decision
-        decision = in_text
+        effect: Effect | None = None
+        is_turned = False
+        if _may_be_turned(workflow, decision):
+            effect, is_turned = _try_both_ways(project, workflow, before, decision)
+            decision = effect.decision
         if any(line.decision.id == decision.id for line in lines):
             raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
         decisions, decision = _lead_on(before, decision)
@@ -200,29 +202,35 @@ def add(
         check_lines(file, numbered, added=decision)
         if not dry_run:
             write_decisions(file, every)
-    effect = _try_decision(project, workflow, every)
+    effect = effect or _try_decision(project, workflow, every)
     notes = tuple(_note_effect(workflow, effect))
     if is_turned:
         notes += (TURNED_NOTE,)
     return Added(file, effect, notes)
 
 
-def _as_the_text_says(
+def _may_be_turned(workflow: Workflow, decision: Decision) -> bool:
+    """Check that a decision is about a statement of texts, which an ontology may have turned."""
+    is_of_text = isinstance(decision, Statement) and not isinstance(decision, AddStatement)
+    return is_of_text and find_step(workflow, CHECK) is not None
+
+
+def _try_both_ways(
     project: Services, workflow: Workflow, decisions: Sequence[Decision], added: Decision
-) -> Decision:
-    """Return a decision about a statement with the ends in the order in which texts state it.
+) -> tuple[Effect, bool]:
+    """Return what a decision about a statement changes, and whether its ends were exchanged.
 
     An ontology turns a relationship that fits only the other way. A person who sees the graph names
-    the ends as they are shown there, but corrections come before the ontology's patterns.
+    the ends as they are shown there, but corrections come before the ontology's patterns. So the
+    ends are exchanged if texts state it that way alone.
     """
-    if not isinstance(added, Statement) or isinstance(added, AddStatement):
-        return added
-    if find_step(workflow, CHECK) is None:
-        return added
+    assert isinstance(added, Statement)
+    as_given = _try_decision(project, workflow, [*decisions, added])
+    if as_given.records:
+        return as_given, False
     turned = added.model_copy(update={"source": added.target, "target": added.source})
-    if _try_decision(project, workflow, [*decisions, added]).records:
-        return added
-    return turned if _try_decision(project, workflow, [*decisions, turned]).records else added
+    as_turned = _try_decision(project, workflow, [*decisions, turned])
+    return (as_turned, True) if as_turned.records else (as_given, False)
 
 
 def _lead_on(decisions: Sequence[Decision], added: Decision) -> tuple[list[Decision], Decision]:

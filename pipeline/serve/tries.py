@@ -35,14 +35,21 @@ class Tries:
     async def count(self, address: str) -> int:
         """Count a wrong key and return 0; after too many, wait, and return the seconds until the
         next is answered at once."""
-        seconds = self.seconds_to_wait(address)
+        seconds = await self.wait(address)
         if seconds:
-            await asyncio.sleep(self.late_seconds)
             return seconds
         self.add(address)
         if self.seconds_to_wait(address):
             LOG.warning("too many wrong keys from %s; more of them are answered late", address)
         return 0
+
+    async def wait(self, address: str) -> int:
+        """Wait if the address has sent too many wrong keys, and return the seconds until the next
+        is answered at once; return 0 if it has not."""
+        seconds = self.seconds_to_wait(address)
+        if seconds:
+            await asyncio.sleep(self.late_seconds)
+        return seconds
 
     def seconds_to_wait(self, address: str) -> int:
         """Return the seconds until another wrong key is answered at once; 0 for now."""

@@ -13,7 +13,7 @@ from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import CORRECTIONS, REJECTS, STRING, table
 from pipeline.text.ids import digest, match_key
-from pipeline.verbs.add_tables import DOCUMENT_IDS
+from pipeline.verbs.add_tables import DOCUMENT_IDS, unite
 
 MASTER_ROWS = table("id", id=STRING, source=STRING, metadata=STRING)
 """The columns of documents of ``read_table`` that say which names a row gives to its entity."""
@@ -73,11 +73,7 @@ def rename_aliases(
             rejects += _reject_all(alias in own_keys, claiming, keys)
         elif alias not in targets:
             rows += decisions.rename(claiming[0].alias, spelled[targets.pop()])
-    added = CORRECTIONS.frame(rows)
-    known = corrections[CORRECTIONS.columns]
-    # pandas would take the types of an empty frame into account, too.
-    filled = [frame for frame in (known, added) if len(frame)]
-    united = pd.concat(filled, ignore_index=True) if filled else added
+    united = unite(corrections[CORRECTIONS.columns], CORRECTIONS.frame(rows))
     return united, REJECTS.frame(rejects)
 
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
+from pipeline.project import Project
 from pipeline.serve.ui.assets import read_assets
 from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
 from tests.sizes import size
@@ -80,6 +81,12 @@ class Ids:
     entities: Sequence[str]
     relationships: Sequence[str]
     runs: Sequence[str]
+
+
+def ids_of(project: Project) -> Ids:
+    """Return all ids of the project."""
+    tables = ("documents", "text_units", "entities", "relationships")
+    return Ids(*(list(project.table(name)["id"]) for name in tables), project.runs.known_ids())
 
 
 def questions(draw: random.Random) -> list[dict[str, Any]]:

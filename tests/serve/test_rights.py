@@ -35,6 +35,7 @@ from tests.serve.route_cases import (
     WHERE,
     Ids,
     compared,
+    ids_of,
     questions,
     routes_of,
     send,
@@ -173,8 +174,7 @@ def corpus(
                         loaded(f"view{len(views)}", [row for row in rows if row["id"] in visible]),
                     )
                 )
-        tables = ("documents", "text_units", "entities", "relationships")
-        ids = Ids(*(list(project.table(name)["id"]) for name in tables), project.runs.known_ids())
+        ids = ids_of(project)
     assert len(views) == VIEWS
     return Corpus(folder, views, ids)
 

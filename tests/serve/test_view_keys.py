@@ -21,7 +21,7 @@ from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
 from pipeline.settings.query_fields import Mode
 from tests.projects import NO_STORE, new_project, workspace_of
-from tests.serve.route_cases import CASES, Ids, compared, routes_of, send
+from tests.serve.route_cases import CASES, Ids, compared, ids_of, routes_of, send
 from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
@@ -148,12 +148,6 @@ def tools_of(project: Project) -> Iterator[str]:
         with in_thread(Server(app, settings, queries.end), listening):
             yield address_of(listening)
     asyncio.run(queries.close())
-
-
-def ids_of(project: Project) -> Ids:
-    """Return all ids of the project, those that the view does not have included."""
-    tables = ("documents", "text_units", "entities", "relationships")
-    return Ids(*(list(project.table(name)["id"]) for name in tables), project.runs.known_ids())
 
 
 def hidden_ids(project: Project) -> list[str]:

@@ -46,8 +46,7 @@ def route_oidc(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) ->
         # failures of an address it is asked later, and the audit log gets no line for them, as with
         # wrong keys.
         sender = sender_of(http.scope)
-        if form.tries.seconds_to_wait(sender):
-            await asyncio.sleep(form.tries.late_seconds)
+        await form.tries.wait(sender)
         try:
             async with asks:
                 named = await provider.arrive(http, flow)
