@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.ontology.schema import KEEP
@@ -12,6 +13,7 @@ from pipeline.text.ids import match_key
 
 EXTRA = "ontology"
 JSON_LD = ".jsonld"
+RDF_XML = frozenset((".rdf", ".owl", ".xml"))
 LONGEST_ADDRESS = 200
 """Characters of an address that a message shows."""
 _NUMBERS = frozenset(
@@ -44,6 +46,8 @@ def read_turtle(path: Path) -> Imported:
     graph = rdflib.Graph()
     if path.suffix.lower() == JSON_LD:
         _refuse_other_contexts(path)
+    if path.suffix.lower() in RDF_XML:
+        _refuse_nested_entities(path)
     try:
         graph.parse(path)
     except OSError as error:
@@ -53,6 +57,30 @@ def read_turtle(path: Path) -> Imported:
         first_line = str(error).strip().partition("\n")[0]
         raise SettingsError(f"{path}: no RDF ({first_line[:200]}); correct it") from None
     return _Reader(graph).read()
+
+
+def _refuse_nested_entities(path: Path) -> None:
+    """Raise SettingsError if an entity of an XML file refers to another entity.
+
+    A few lines of such entities expand to a text of any length, and the parser is busy for hours.
+    Entities that shorten an address, as OWL files have them, refer to nothing.
+    """
+
+    def check(name: str, _is_parameter: bool, value: str | None, *_rest: Any) -> None:
+        if "&" in (value or ""):
+            raise SettingsError(
+                f"{path}: the entity {name[:LONGEST_ADDRESS]!r} refers to another one; write its"
+                " value out in its declaration"
+            )
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = check
+    try:
+        with path.open("rb") as file:
+            parser.ParseFile(file)
+    # The parser of RDF says below what is wrong with the file.
+    except (OSError, expat.ExpatError):
+        pass
 
 
 def _refuse_other_contexts(path: Path) -> None:

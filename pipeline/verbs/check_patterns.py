@@ -86,6 +86,7 @@ class Patterns:
         self._known = frozenset(params.relationship_types)
         self._symmetric = frozenset(params.symmetric)
         self._parents = params.parents
+        self._keeps_others = params.other_patterns == KEEP
         self._verdicts: dict[Pattern, Verdict] = {}
 
     def judge(self, source: str, type: str, target: str) -> Verdict:
@@ -105,7 +106,8 @@ class Patterns:
         fits = self._has(source, type, target)
         fits_turned = self._has(target, type, source)
         if is_symmetric:
-            either = fits or fits_turned
+            # One that stays outside the patterns has one direction too, or it would be two rows.
+            either = fits or fits_turned or self._keeps_others
             return Verdict(either, either)
         # Where a pattern fits both ways, as (PERSON, PARENT_OF, PERSON) does, the text decides.
         return Verdict(fits, fits_turned and not fits)

@@ -120,6 +120,30 @@ def test_a_context_that_stands_elsewhere_is_refused_and_not_fetched(
         imported(tmp_path, "o.jsonld", json.dumps(content))
 
 
+RDF_XML = """<?xml version="1.0"?>
+<!DOCTYPE rdf:RDF [<!ENTITY owl "http://www.w3.org/2002/07/owl#">{entities}]>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+         xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#" xmlns:owl="&owl;">
+  <owl:Class rdf:about="http://example.org/Ship"><rdfs:label>{label}</rdfs:label></owl:Class>
+</rdf:RDF>"""
+
+
+@pytest.mark.parametrize("suffix", [".rdf", ".owl"])
+def test_entities_of_xml_that_refer_to_each_other_are_refused(tmp_path: Path, suffix: str):
+    pytest.importorskip("rdflib")
+    levels = ['<!ENTITY a0 "aaaaaaaaaa">']
+    levels += [f'<!ENTITY a{level} "{f"&a{level - 1};" * 10}">' for level in range(1, 10)]
+    content = RDF_XML.format(entities="".join(levels), label="&a9;")
+    with pytest.raises(SettingsError, match="the entity 'a1' refers to another one"):
+        imported(tmp_path, f"o{suffix}", content)
+
+
+def test_entities_of_xml_that_shorten_addresses_are_followed(tmp_path: Path):
+    pytest.importorskip("rdflib")
+    ontology, _ = imported(tmp_path, "o.owl", RDF_XML.format(entities="", label="Ship"))
+    assert [one.name for one in ontology.entity_types] == ["Ship"]
+
+
 # The parser of rdflib uses what rdflib will drop some day.
 @pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
 def test_a_context_in_the_file_is_followed(tmp_path: Path):

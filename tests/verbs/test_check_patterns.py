@@ -134,6 +134,13 @@ def test_both_directions_of_a_symmetric_type_are_one_relationship():
     assert graph == checked([ADA, entity("Otto"), ada])
 
 
+def test_a_symmetric_type_that_is_kept_outside_the_patterns_has_one_direction():
+    there, back = link("Ada", "Acme", keywords=["KNOWS"]), link("Acme", "Ada", keywords=["KNOWS"])
+    graph = checked([ADA, ACME, there, back], other_patterns="keep")
+    assert len(graph.relationships) == 1
+    assert graph == checked([ADA, ACME, there], other_patterns="keep")
+
+
 @pytest.mark.parametrize(("source", "target"), [("Ada", "Otto"), ("Otto", "Ada")])
 def test_a_direction_stays_where_the_pattern_fits_both_ways(source: str, target: str):
     graph = checked(
