@@ -42,6 +42,7 @@ from pipeline.files import sweep_partials
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.owners import loaded_elsewhere
 from pipeline.runs.corrections import note_corrections
+from pipeline.runs.ontology_notes import note_ontology
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
 from pipeline.runs.services import Services
 from pipeline.runs.without_calls import notes_on_waiting, run_quietly
@@ -60,7 +61,7 @@ class RunState:
     """The state of a run.
 
     The index stage sets ``reject_ratio``, ``unread_ratio``, ``health`` and
-    ``correction_notes``; the load stage sets ``load`` and ``store_notes``. A run that has indexed
+    ``decision_notes``; the load stage sets ``load`` and ``store_notes``. A run that has indexed
     does not load if more than ``max_reject_ratio`` of its rows were rejected.
     """
 
@@ -72,7 +73,7 @@ class RunState:
     reject_ratio: float = 0.0
     unread_ratio: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
-    correction_notes: tuple[str, ...] = ()
+    decision_notes: tuple[str, ...] = ()
     load: LoadCounts | None = None
     load_seconds: float = 0.0
     store_notes: tuple[str, ...] = ()
@@ -87,7 +88,7 @@ class RunState:
                 f" see 'graphmill rejects {self.workflow.name}'"
             )
         notes += extraction_notes(self.health, self.workflow)
-        notes += self.correction_notes
+        notes += self.decision_notes
         notes += notes_on_waiting(self.runner.reports)
         estimated = estimated_tokens(self.runner.reports)
         if estimated:
@@ -275,7 +276,8 @@ def index_stage(project: Services, state: RunState) -> None:
     state.reject_ratio = result.reject_ratio
     state.unread_ratio = result.unread_ratio
     state.health = health(result.manifest.tables, project.snapshots, state.workflow)
-    state.correction_notes = tuple(note_corrections(project, state.workflow))
+    of_ontology = note_ontology(workflow, result.manifest.tables, project.snapshots.tables)
+    state.decision_notes = (*of_ontology, *note_corrections(project, workflow))
 
 
 def load_stage(project: Services, state: RunState) -> None:

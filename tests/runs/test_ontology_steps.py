@@ -1,5 +1,6 @@
 """A project with ontology.yaml has the steps that enforce it, in each workflow that merges."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,26 @@ def test_extractions_keep_what_was_said_and_the_graph_has_the_types(folder: Proj
     assert set(statements["type"]) == {"FOUNDED"}
     decided = rejects[rejects["reason"].isin(["not_in_ontology", "not_in_patterns"])]
     assert len(decided)
+
+
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        ({}, None),
+        ({"entity_types": ["PERSON"]}, r"7 of 8 entities are left out, for no text gives them a"),
+    ],
+)
+def test_a_run_says_when_the_ontology_leaves_out_most_entities(
+    folder: ProjectFolder, tmp_path: Path, given: dict[str, Any], note: str | None
+):
+    copied = folder.copy(tmp_path / "copy")
+    write_yaml(copied.root / "ontology.yaml", {**ONTOLOGY, "patterns": [], **given})
+    with copied.open() as project:
+        notes = "\n".join(project.index("fast").notes)
+    if note is None:
+        assert "left out" not in notes
+    else:
+        assert re.search(note, notes), notes
 
 
 def test_a_founder_is_the_source_whatever_the_sentence_says(folder: ProjectFolder):
