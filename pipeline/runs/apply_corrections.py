@@ -10,8 +10,7 @@ from pipeline.engine.plan import PlannedStep, Planner, RunOptions, Selection
 from pipeline.engine.runner import asks_elsewhere
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError
-from pipeline.runs.correction_steps import CORRECT, MERGE, READ
-from pipeline.runs.corrections import RESOLVE
+from pipeline.runs.correction_steps import CORRECT, MERGE, READ, RESOLVE
 from pipeline.runs.ontology_steps import CHECK
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest

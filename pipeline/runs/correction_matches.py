@@ -1,17 +1,28 @@
 """Read what the corrections of a project changed in the last run."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
+from pipeline.corrections.file import FILE
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.runs.correction_steps import CORRECT, MATCHES, READ
 from pipeline.runs.services import Services
+from pipeline.verbs.read_corrections import CorrectionsParams
 
 
 def find_step(workflow: Workflow, verb: str) -> Step | None:
     """Return the first step of the workflow with this verb."""
     return next((step for step in workflow.steps if step.verb.name == verb), None)
+
+
+def corrections_file(project: Services, workflow: Workflow) -> Path:
+    """Return the file that the workflow's step read_corrections reads."""
+    step = find_step(workflow, READ)
+    if step is not None and isinstance(step.params, CorrectionsParams):
+        return step.params.file
+    return project.root / FILE
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pipeline.verbs.conform_extractions import ConformParams
 from pipeline.verbs.read_corrections import CorrectionsParams
 
 READ, CORRECT, MERGE = "read_corrections", "correct_extractions", "merge_graphs"
+RESOLVE = "resolve_entities"
 CORRECTIONS, MATCHES, RECORDS = "corrections", "correction_matches", "extractions"
 ALIASES, WITH_ALIASES = "add_aliases", "corrections_with_aliases"
 

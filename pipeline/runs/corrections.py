@@ -28,25 +28,36 @@ from pipeline.corrections.file import (
     kind_of,
     make_decision,
     read_lines,
-    write_decision,
     write_decisions,
 )
 from pipeline.corrections.values import plain_phrase
 from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Workflow
-from pipeline.errors import UsageError, counted
-from pipeline.runs.correction_matches import count_matches, find_step, read_matches
-from pipeline.runs.correction_steps import ALIASES, CORRECT, MERGE, READ, RECORDS, params_to_read
-from pipeline.runs.ontology_steps import ATTRIBUTES, CHECK
+from pipeline.errors import UsageError
+from pipeline.runs.correction_matches import (
+    corrections_file,
+    count_matches,
+    find_step,
+    read_matches,
+)
+from pipeline.runs.correction_notes import note_effect, note_types
+from pipeline.runs.correction_steps import (
+    ALIASES,
+    CORRECT,
+    MERGE,
+    RECORDS,
+    RESOLVE,
+    params_to_read,
+)
+from pipeline.runs.ontology_steps import CHECK
 from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot
 from pipeline.text.ids import clean_name, entity_id, match_key
 from pipeline.verbs.add_aliases import add_aliases
 from pipeline.verbs.correct_extractions import correct_extractions
-from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
+from pipeline.verbs.read_corrections import list_rows
 
-RESOLVE = "resolve_entities"
 UNDONE_FIELDS = (
     "id", "kind", "source", "target", "type", "to", "description", "property", "value"
 )  # fmt: skip
@@ -56,8 +67,6 @@ TURNED_NOTE = (
     "the line has source and target in the order of the text; the ontology has turned the"
     " relationship"
 )
-SHOWN = 20
-"""The corrections without effect that the notes of a run show; of others it gives the number."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +106,6 @@ class Added:
     file: Path
     effect: Effect
     notes: tuple[str, ...] = ()
-
-
-def corrections_file(project: Services, workflow: Workflow) -> Path:
-    """Return the file that the workflow's step read_corrections reads."""
-    step = find_step(workflow, READ)
-    if step is not None and isinstance(step.params, CorrectionsParams):
-        return step.params.file
-    return project.root / FILE
 
 
 def list_effects(project: Services, name: str | None = None) -> list[Effect]:
@@ -203,7 +204,10 @@ def add(
         if not dry_run:
             write_decisions(file, every)
     effect = effect or _try_decision(project, workflow, every)
-    notes = tuple(_note_effect(workflow, effect))
+    notes = (
+        *note_effect(workflow, effect.decision, effect.records),
+        *note_types(workflow, decision),
+    )
     if is_turned:
         notes += (TURNED_NOTE,)
     return Added(file, effect, notes)
@@ -316,46 +320,6 @@ def remove_documents(project: Services, texts: Mapping[str, str]) -> list[str]:
     return [each.id for each in removed]
 
 
-def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
-    """Yield the notes of a run about its corrections: those that changed nothing."""
-    file = corrections_file(project, workflow)
-    decisions = [line.decision for line in read_lines(file)]
-    if not decisions:
-        return
-    about_records = [each for each in decisions if not isinstance(each, Pair | Keep)]
-    pairs = [each for each in decisions if isinstance(each, Pair)]
-    if about_records and find_step(workflow, CORRECT) is None:
-        yield (
-            f"{file.name}: {counted(len(about_records), 'correction')} without effect, for workflow"
-            f" '{workflow.name}' has no step {MERGE}; name another workflow"
-        )
-    if pairs and find_step(workflow, RESOLVE) is None:
-        yield (
-            f"{file.name}: {counted(len(pairs), 'decision')} on pairs of names without effect, for"
-            f" workflow '{workflow.name}' has no step {RESOLVE}; docs/resolution.md shows it"
-        )
-    about_properties = [one for one in decisions if isinstance(one, SetProperty | DeleteProperty)]
-    if about_properties and not any(ATTRIBUTES in one.outputs.values() for one in workflow.steps):
-        yield (
-            f"{file.name}: {counted(len(about_properties), 'correction')} of properties without"
-            f" effect, for workflow '{workflow.name}' has no table {ATTRIBUTES}; declare properties"
-            " of entities in ontology.yaml"
-        )
-    matches = read_matches(project, workflow)
-    if matches is None:
-        return
-    unmatched = matches.known - set(matches.counts)
-    useless = [each for each in about_records if each.id in unmatched]
-    for decision in useless[:SHOWN]:
-        line = write_decision(decision)
-        yield f"{file.name}: correction {decision.id} matches nothing: {line}"
-    if len(useless) > SHOWN:
-        yield (
-            f"{file.name}: {len(useless) - SHOWN} more match nothing; 'graphmill corrections list'"
-            " shows them"
-        )
-
-
 def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Decision]) -> Effect:
     """Return what the last of the decisions changes in the extractions of the last run."""
     decision = decisions[-1]
@@ -392,24 +356,6 @@ def _find_records(
             return None
         table = writers[0].inputs[RECORDS]
     return tables[table]
-
-
-def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:
-    """Yield why a decision may not do what was meant."""
-    if isinstance(effect.decision, Keep):
-        return
-    is_pair = isinstance(effect.decision, Pair)
-    needed = RESOLVE if is_pair else MERGE
-    if find_step(workflow, needed) is None:
-        page = "docs/resolution.md" if is_pair else "docs/corrections.md"
-        yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"
-    elif effect.records == 0 and isinstance(effect.decision, Statement):
-        yield (
-            "nothing in the last run is said so; names are those before any correction, and source"
-            " and target those of the text: an ontology may have turned them"
-        )
-    elif effect.records == 0:
-        yield "nothing in the last run has these names; names are those before any correction"
 
 
 def _is_about(decision: Decision, texts: Mapping[str, str]) -> bool:

@@ -38,9 +38,7 @@ def note_ontology(
         yield from _note_untyped(check, tables)
 
 
-def _note_types(
-    conform: Step, tables: Mapping[str, Snapshot], store: TableStore
-) -> Iterator[str]:
+def _note_types(conform: Step, tables: Mapping[str, Snapshot], store: TableStore) -> Iterator[str]:
     """Yield a note if most records of entities have a type outside the ontology."""
     params = conform.params
     assert isinstance(params, ConformParams)

@@ -24,13 +24,13 @@ from pipeline.resolution.pins import (
     id_pair,
     read_pins,
 )
+from pipeline.runs.correction_steps import RESOLVE
 from pipeline.runs.corrections import lock_corrections, sign
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import clean_name, entity_id
 from pipeline.verbs.resolve_entities import ResolveParams
 
-RESOLVE = "resolve_entities"
 ENDS = ("left_id", "right_id")
 
 

@@ -13,9 +13,8 @@ from pipeline.corrections.decisions import Rename
 from pipeline.corrections.file import read_lines
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import GraphmillError
-from pipeline.runs.correction_matches import find_step
+from pipeline.runs.correction_matches import corrections_file, find_step
 from pipeline.runs.correction_steps import MERGE, RECORDS, WITH_ALIASES
-from pipeline.runs.corrections import corrections_file
 from pipeline.runs.resolutions import names_of
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot

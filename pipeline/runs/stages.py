@@ -41,7 +41,7 @@ from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.owners import loaded_elsewhere
-from pipeline.runs.corrections import note_corrections
+from pipeline.runs.correction_notes import note_corrections
 from pipeline.runs.ontology_notes import note_ontology
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
 from pipeline.runs.services import Services

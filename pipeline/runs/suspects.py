@@ -15,8 +15,8 @@ from pipeline.errors import UsageError
 from pipeline.ontology.read import read_ontology
 from pipeline.resolution.name import read_name
 from pipeline.resolution.resolve import Resolution
-from pipeline.runs.correction_matches import find_step
-from pipeline.runs.corrections import RESOLVE, corrections_file
+from pipeline.runs.correction_matches import corrections_file, find_step
+from pipeline.runs.correction_steps import RESOLVE
 from pipeline.runs.services import Services
 from pipeline.text.ids import match_key
 

@@ -109,6 +109,27 @@ def test_a_type_of_a_correction_is_found_in_any_spelling(folder: ProjectFolder, 
     assert set(graph["type"]) == {"PERSON", "BUILDING"}
 
 
+@pytest.mark.parametrize(
+    ("line", "notes"),
+    [
+        (
+            {"kind": "set_type", "to": "bilding"},
+            ["entity type 'bilding', but BUILDING"],
+        ),
+        ({"kind": "set_type", "to": "buildings"}, []),
+    ],
+)
+def test_a_correction_says_that_the_ontology_lacks_its_type(
+    folder: ProjectFolder, line: dict[str, str], notes: list[str]
+):
+    with folder.open() as project:
+        line = {**line, "entity": project.table("entities", "fast")["name"][0]}
+        given = project.add_correction(line, "fast", dry_run=True).notes
+    assert len(given) == len(notes)
+    for note, expected in zip(given, notes, strict=True):
+        assert expected in note
+
+
 def test_nothing_runs_again_without_a_change_and_a_description_changes_nothing(
     folder: ProjectFolder, tmp_path: Path
 ):

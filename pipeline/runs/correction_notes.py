@@ -1,0 +1,122 @@
+"""Say which corrections have no effect, and why one may not do what was meant."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pipeline.corrections.decisions import (
+    AddStatement,
+    Decision,
+    DeleteProperty,
+    Keep,
+    Pair,
+    RetypeStatement,
+    SetProperty,
+    SetType,
+    Statement,
+)
+from pipeline.corrections.file import read_lines, write_decision
+from pipeline.engine.workflow import Workflow
+from pipeline.errors import counted
+from pipeline.ontology.read import FILE as ONTOLOGY_FILE
+from pipeline.ontology.type_names import TypeNames
+from pipeline.runs.correction_matches import corrections_file, find_step, read_matches
+from pipeline.runs.correction_steps import CORRECT, MERGE, RESOLVE
+from pipeline.runs.ontology_steps import ATTRIBUTES, CONFORM
+from pipeline.runs.services import Services
+from pipeline.verbs.conform_extractions import ConformParams
+
+SHOWN = 20
+"""The corrections without effect that the notes of a run show; of others it gives the number."""
+
+
+def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
+    """Yield the notes of a run about its corrections: those that changed nothing."""
+    file = corrections_file(project, workflow)
+    decisions = [line.decision for line in read_lines(file)]
+    if not decisions:
+        return
+    about_records = [each for each in decisions if not isinstance(each, Pair | Keep)]
+    pairs = [each for each in decisions if isinstance(each, Pair)]
+    if about_records and find_step(workflow, CORRECT) is None:
+        yield (
+            f"{file.name}: {counted(len(about_records), 'correction')} without effect, for workflow"
+            f" '{workflow.name}' has no step {MERGE}; name another workflow"
+        )
+    if pairs and find_step(workflow, RESOLVE) is None:
+        yield (
+            f"{file.name}: {counted(len(pairs), 'decision')} on pairs of names without effect, for"
+            f" workflow '{workflow.name}' has no step {RESOLVE}; docs/resolution.md shows it"
+        )
+    about_properties = [one for one in decisions if isinstance(one, SetProperty | DeleteProperty)]
+    if about_properties and not any(ATTRIBUTES in one.outputs.values() for one in workflow.steps):
+        yield (
+            f"{file.name}: {counted(len(about_properties), 'correction')} of properties without"
+            f" effect, for workflow '{workflow.name}' has no table {ATTRIBUTES}; declare properties"
+            " of entities in ontology.yaml"
+        )
+    matches = read_matches(project, workflow)
+    if matches is None:
+        return
+    unmatched = matches.known - set(matches.counts)
+    useless = [each for each in about_records if each.id in unmatched]
+    for decision in useless[:SHOWN]:
+        line = write_decision(decision)
+        yield f"{file.name}: correction {decision.id} matches nothing: {line}"
+    if len(useless) > SHOWN:
+        yield (
+            f"{file.name}: {len(useless) - SHOWN} more match nothing; 'graphmill corrections list'"
+            " shows them"
+        )
+
+
+def note_effect(workflow: Workflow, decision: Decision, records: int | None) -> Iterator[str]:
+    """Yield why a decision may not do what was meant."""
+    if isinstance(decision, Keep):
+        return
+    is_pair = isinstance(decision, Pair)
+    needed = RESOLVE if is_pair else MERGE
+    if find_step(workflow, needed) is None:
+        page = "docs/resolution.md" if is_pair else "docs/corrections.md"
+        yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"
+    elif records == 0 and isinstance(decision, Statement):
+        yield (
+            "nothing in the last run is said so; names are those before any correction, and source"
+            " and target those of the text: an ontology may have turned them"
+        )
+    elif records == 0:
+        yield "nothing in the last run has these names; names are those before any correction"
+
+
+def note_types(workflow: Workflow, decision: Decision) -> Iterator[str]:
+    """Yield the types that a decision gives and that the ontology lacks.
+
+    A person has the last word, so they hold. But a type may be misspelled.
+    """
+    conform = find_step(workflow, CONFORM)
+    if conform is None:
+        return
+    params = conform.params
+    assert isinstance(params, ConformParams)
+    of_entities: list[str] = []
+    of_relationships: list[str] = []
+    if isinstance(decision, SetType):
+        of_entities = [decision.to]
+    elif isinstance(decision, RetypeStatement):
+        of_relationships = [decision.to]
+    elif isinstance(decision, AddStatement):
+        of_entities = [decision.source_type, decision.target_type]
+        of_relationships = [decision.type]
+    yield from _note_unknown("entity", of_entities, params.entity_types)
+    yield from _note_unknown("relationship", of_relationships, params.relationship_types)
+
+
+def _note_unknown(
+    what: str, given: Sequence[str], types: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    names = TypeNames.of(types.items())
+    for type in given:
+        if types and type and names.find(type) is None:
+            known = ", ".join(sorted(types)[:SHOWN])
+            yield (
+                f"{ONTOLOGY_FILE} has no {what} type '{type}', but {known}; the correction gives it"
+                " all the same"
+            )
