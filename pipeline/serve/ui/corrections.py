@@ -41,8 +41,8 @@ class Corrected(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kind: Literal[
         "rename", "delete_entity", "set_type", "describe_entity", "set_property",
-        "delete_property", "delete_statement", "turn_statement", "retype_statement",
-        "describe_statement", "keep",
+        "delete_property", "add_statement", "delete_statement", "turn_statement",
+        "retype_statement", "describe_statement", "keep",
     ]  # fmt: skip
     entity: Name | None = None
     to: Name | None = None
@@ -53,6 +53,8 @@ class Corrected(BaseModel):
     description: Text | None = None
     property: Name | None = None
     value: Value | None = None
+    document: Name | None = None
+    quote: Name | None = None
     why: Text | None = None
 
 

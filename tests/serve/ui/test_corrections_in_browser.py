@@ -1,5 +1,6 @@
 """The view Corrections: mistakes are corrected by keys alone, and hold after they are applied."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from pipeline.text.ids import entity_id
+from pipeline.text.ids import document_id, entity_id
 from tests.projects import ProjectFolder, new_project, read_yaml, write_yaml
 from tests.serve.serving import Serving, serving
 from tests.serve.ui.axe import grave_faults
@@ -208,6 +209,36 @@ def test_undo_takes_the_last_decision_back_and_escape_leaves_a_question(look: Lo
     assert grave_faults(page) == []
     page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
     assert grave_faults(page) == []
+
+
+def test_an_editor_splits_a_name_by_document_and_adds_a_statement(look: Look, opened: Opened):
+    before = opened.lines
+    page = look("about:blank", extra_http_headers={"X-API-Key": EDIT}).page
+    page.goto(f"{opened.served.url}/graph?entity={entity_id('Mira Vale')}")
+    page.locator("#nodes").get_by_role("button").filter(has_text="Mira Vale").click()
+    page.wait_for_load_state("networkidle")
+    form = page.locator("#correct")
+    form.get_by_text("Correct it").click()
+    form.get_by_label("Only in").select_option(document_id("b.txt"))
+    form.get_by_label("Only where the text says").fill("met Anselm")
+    form.get_by_label("Name", exact=True).fill("Mira Vale (surveyor)")
+    form.get_by_role("button", name="Rename").click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
+    form.get_by_label("Only where the text says").fill("")
+    form.get_by_label("Add a statement about it and").fill("Lone Rock")
+    form.get_by_label("Its type").fill("SURVEYED")
+    form.get_by_label("What is stated").fill("Mira Vale surveyed Lone Rock.")
+    form.get_by_role("button", name="Add the statement").click()
+    expect(form.locator("li", has_text="add statement")).to_be_visible()
+    new = [json.loads(line) for line in opened.lines.removeprefix(before).splitlines()]
+    (opened.folder.root / "corrections.jsonl").write_text(before, encoding="utf-8")
+    rename, statement = sorted(new, key=lambda line: line["kind"], reverse=True)
+    document = document_id("b.txt")
+    assert (rename["kind"], rename["document"]) == ("rename", document)
+    assert rename["quote"] == "met Anselm"
+    assert (statement["kind"], statement["document"]) == ("add_statement", document)
+    assert (statement["source"], statement["target"]) == ("Mira Vale", "Lone Rock")
+    assert statement["type"] == "SURVEYED"
 
 
 def test_only_editors_see_the_view_and_reach_its_routes(opened: Opened):

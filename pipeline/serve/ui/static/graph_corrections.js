@@ -6,21 +6,38 @@ import { element, fill, state, texts } from "./shell.js";
 const words = texts.graph;
 
 // Nothing for who may not change anything.
-export async function correctEntity(entity) {
+export async function correctEntity(entity, said) {
   if (!(await state()).editor) return null;
   const name = element("input", { id: "correct-name", maxlength: 1000, value: entity.name, autocomplete: "off" });
   const type = element("input", { id: "correct-type", maxlength: 1000, value: entity.type, autocomplete: "off" });
   const description = element("textarea", { id: "correct-description", maxlength: 1500, rows: 3 }, entity.description);
   const property = element("input", { id: "correct-property", maxlength: 1000, autocomplete: "off" });
   const value = element("input", { id: "correct-value", maxlength: 500, autocomplete: "off" });
+  const document = element("select", { id: "correct-document" }, element("option", { value: "" }, words.everywhere),
+    [...new Map(said.map((unit) => [unit.document_id, unit.title || unit.document_id]))].map(([id, title]) => element("option", { value: id }, title)));
+  const quote = element("input", { id: "correct-quote", maxlength: 1000, autocomplete: "off" });
+  const target = element("input", { id: "correct-target", maxlength: 1000, autocomplete: "off" });
+  const stated = element("input", { id: "correct-stated", maxlength: 1000, autocomplete: "off" });
+  const fact = element("textarea", { id: "correct-fact", maxlength: 1500, rows: 2 });
+  // Decisions that may hold for one document, or for the passages with a quoted phrase.
+  const scope = () => ({ ...(document.value && { document: document.value }), ...(quote.value.trim() && { quote: quote.value.trim() }) });
   const of = (kind, more = () => ({})) => () => ({ kind, entity: entity.name, ...more() });
+  const addition = () => ({
+    kind: "add_statement", source: entity.name, target: target.value.trim(), description: fact.value.trim(),
+    ...(stated.value.trim() && { type: stated.value.trim() }), ...scope(),
+  });
   return form([entity.name], entity.name, "", [
-    field(words.correct_name, name, button(words.rename, "rename", of("rename", () => ({ to: name.value.trim() })))),
+    field(words.correct_name, name, button(words.rename, "rename", of("rename", () => ({ to: name.value.trim(), ...scope() })))),
     field(words.correct_type, type, button(words.set_type, "set-type", of("set_type", () => ({ to: type.value.trim() })))),
     field(words.correct_description, description, button(words.describe, "describe", of("describe_entity", () => ({ description: description.value.trim() })))),
-    field(words.correct_property, property, button(words.delete_property, "delete-property", of("delete_property", () => ({ property: property.value.trim() })))),
-    field(words.correct_value, value, button(words.set_property, "set-property", of("set_property", () => ({ property: property.value.trim(), value: value.value.trim() })))),
-    button(words.delete_entity, "delete", of("delete_entity")),
+    field(words.correct_property, property, button(words.delete_property, "delete-property", of("delete_property", () => ({ property: property.value.trim(), ...scope() })))),
+    field(words.correct_value, value, button(words.set_property, "set-property", of("set_property", () => ({ property: property.value.trim(), value: value.value.trim(), ...scope() })))),
+    button(words.delete_entity, "delete", of("delete_entity", scope)),
+    field(words.correct_target, target),
+    field(words.correct_stated, stated),
+    field(words.correct_fact, fact, button(words.add_statement, "add-statement", addition)),
+    field(words.correct_document, document),
+    field(words.correct_quote, quote),
   ]);
 }
 
@@ -71,7 +88,7 @@ async function form(names, entity, target, parts) {
   await list();
   const rows = parts.map(({ said, id, fields, label, input }) => element("div", { class: "row" },
     label && element("label", { class: "quiet", for: input.id }, label), input,
-    element("button", { type: "button", id: `correct-${id}-now`, onclick: correct(fields) }, said)));
+    id && element("button", { type: "button", id: `correct-${id}-now`, onclick: correct(fields) }, said)));
   const beneath = element("div");
   const said = element("details", { class: "section", id: "model-said" }, element("summary", {}, element("h3", {}, words.model_said)), beneath);
   said.addEventListener("toggle", async () => {

@@ -26,7 +26,7 @@ export async function entityPanel(id, turn, on) {
       alone),
     names && namesOf(names),
     names && (await pinForm(entity.name, names)),
-    await correctEntity(entity),
+    await correctEntity(entity, told.said),
     properties.length > 0 && section([words.properties], propertiesOf(properties)),
     relationships.length > 0 && section(
       [words.relationships, relationships.length < entity.degree && some(fill(words.relationships_some, { n: relationships.length }))],
