@@ -73,7 +73,9 @@ REASONS: Mapping[str, Reason] = {
     "kept_unread": lost(
         "a document of the last run, kept as it was: its file is there but was not read whole"
     ),
-    "outside": decided("a link that leads out of the input folder"),
+    "outside": decided(
+        "a link that leads out of the input folder, or a path or link out of its archive"
+    ),
     "lock_file": decided("an editor's lock or backup file"),
     "too_large": lost("a file above input.max_file_mb"),
     "too_slow": lost("a file whose conversion takes longer than input.convert_seconds"),

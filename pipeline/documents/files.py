@@ -3,36 +3,25 @@
 The state that the file system reports for each file tells whether its content has changed.
 """
 
-import errno
 import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 
-from pipeline.documents.file_hashes import (
-    hashed,
-    is_settled,
-    keep_hashes,
-    kept_hashes,
-    key_of,
-    state_of,
-)
+from pipeline.documents.archives import SUFFIX as ARCHIVE
+from pipeline.documents.archives import members_of
+from pipeline.documents.file_hashes import state_of
+from pipeline.documents.listing import InputFile, Listing, not_read, one_line
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
 
 _JUNK = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
 _LOCK = re.compile("|".join(map(translate, ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~"))))
 ANY_FOLDERS, ANY_NAME = "**", "*"
-CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
-"""Errors that last until somebody acts, and so belong to the stamp of a file.
-
-Other errors may be transient.
-"""
 LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
 _OUTSIDE = ("outside", "a link out of the input folder; copy what it leads to")
 _UNMOUNTED = (
@@ -47,120 +36,20 @@ _FAULTS = {
 _DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A file of the input folder.
-
-    ``place`` is its path. ``name`` is its POSIX path below the folder, with control characters
-    escaped. ``fault`` holds reason and message if the file is not to be read. ``state`` is that of
-    `file_hashes.state_of`, empty if it is unknown.
-    """
-
-    place: str
-    name: str
-    fault: tuple[str, str] | None = None
-    state: bytes = b""
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return Path(self.place)
-
-    @property
-    def suffix(self) -> str:
-        """The suffix in lower case, with its dot."""
-        return self.path.suffix.lower()
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The files found at ``moment`` (seconds since 1970), sorted by name.
-
-    ``mounts`` names folders that are mount points with such files below them. It also names those
-    that were mount points and are empty now, or could not be listed. ``kept`` is the file in which
-    hashes are kept from run to run, if they are.
-    """
-
-    files: tuple[InputFile, ...]
-    mounts: tuple[str, ...] = ()
-    moment: float = field(default=0.0, compare=False)
-    kept: Path | None = field(default=None, compare=False)
-
-    @cached_property
-    def contents(self) -> tuple[str | None, ...]:
-        """The hash of the content of each file.
-
-        A file that cannot be read has the reason instead, or None if the reason may be transient.
-        """
-        kept = kept_hashes(self.kept) if self.kept else {}
-        found: list[str | None] = []
-        settled: dict[bytes, str] = {}
-        for file in self.files:
-            key = key_of(file.name, file.state)
-            if key in kept:
-                state, content = file.state, kept[key]
-            else:
-                state, content = self._hash(file)
-            found.append(content)
-            is_unchanged = state and state == file.state
-            if content and is_unchanged and is_settled(state, self.moment):
-                settled[key] = content
-        if self.kept and settled != kept:
-            keep_hashes(self.kept, settled)
-        return tuple(found)
-
-    def _hash(self, file: InputFile) -> tuple[bytes, str | None]:
-        """Return the state of the file when it was hashed, and its entry in `contents`."""
-        if file.fault:
-            reason, _ = file.fault
-            return b"", None if reason == "io_error" else reason
-        try:
-            return hashed(file.path)
-        except OSError as error:
-            return b"", "unreadable" if error.errno in CLOSED else None
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of the names and contents of all files.
-
-        It is empty if a file could not be read for a reason that may be transient: its content is
-        unknown then.
-        """
-        parts: list[str] = []
-        for file, content in zip(self.files, self.contents, strict=True):
-            if content is None:
-                return ""
-            parts += [file.name, content]
-        return digest(*parts)
-
-    @cached_property
-    def version(self) -> str:
-        """A hash that changes whenever a file is written, even if its content stays the same."""
-        lines = [f"{file.name}\n{_state_as_text(file)}" for file in self.files]
-        return digest("\n".join(lines))
-
-    @cached_property
-    def suffixes(self) -> frozenset[str]:
-        """The suffixes of all files in lower case."""
-        # Making a Path of each name would be slow; many names have the same end.
-        ends = {file.name[max(file.name.rfind("."), 0) :] for file in self.files}
-        return frozenset(PurePath(f"x{end}").suffix.lower() for end in ends)
-
-
-def _state_as_text(file: InputFile) -> str:
-    """Return the reason of the file's fault, or its state in hexadecimal digits."""
-    if file.fault:
-        return file.fault[0]
-    return file.state.hex() or "unreadable"
-
-
-def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: str = "") -> Listing:
+def list_files(
+    folder: str,
+    pattern: str,
+    mounts: Collection[str] = (),
+    kept: str = "",
+    most_mb: int = 0,
+) -> Listing:
     """Return the files below ``folder`` that match the glob pattern.
 
     Hidden files and junk of operating systems are left out. A folder that cannot be listed is among
     the files, with its fault; the input folder itself is ".". The same holds for each of
     ``mounts``, which were mount points in earlier runs, that is an empty folder now. ``kept`` is
-    the folder in which hashes are kept; "" if none are.
+    the folder in which hashes are kept; "" if none are. An archive is replaced by its files of at
+    most ``most_mb`` megabytes; 0 leaves archives as they are.
 
     Raises SettingsError if there is no such folder.
     """
@@ -183,11 +72,39 @@ def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: st
         if not failed.isdisjoint(with_parents):
             mounted.add(name)
     found += [InputFile(str(root / name), name, _UNMOUNTED) for name in empty]
+    if most_mb:
+        found = [each for file in found for each in _opened(file, most_mb)]
     found.sort(key=lambda file: (file.name, file.place))
     place: Path | None = None
     if kept:
         place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS]
     return Listing(tuple(found), tuple(sorted(mounted | empty)), moment, place)
+
+
+def _opened(file: InputFile, most_mb: int) -> Iterator[InputFile]:
+    """Yield the files of an archive, named ``archive.zip/file``, and any other file itself.
+
+    An archive that cannot be read, or has no file, is among the files with its fault.
+    """
+    if file.fault or file.suffix != ARCHIVE:
+        yield file
+        return
+    try:
+        members = members_of(file.path, most_mb)
+    except OSError as error:
+        members = not_read(error)
+    if isinstance(members, tuple):
+        yield replace(file, fault=members)
+        return
+    for member in members:
+        parts = member.name.split("/")
+        if any(_is_left_out(part) for part in parts if part != ".."):
+            continue
+        is_lock = member.fault is None and _is_lock(parts[-1])
+        yield InputFile(
+            file.place, one_line(f"{file.name}/{member.name}"),
+            LOCK_FILE if is_lock else member.fault, file.state, member.key, member.written,
+        )  # fmt: skip
 
 
 def _folders_of(files: Iterable[InputFile]) -> set[str]:
@@ -338,12 +255,6 @@ def _kind_of_entry(entry: os.DirEntry[str], real_root: Path) -> str:
     return "file" if entry.is_file() else "other"
 
 
-def not_read(error: OSError) -> tuple[str, str]:
-    """Return reason and message of the reject for a file or folder that could not be read."""
-    reason = "unreadable" if error.errno in CLOSED else "io_error"
-    return reason, f"{error.strerror or error}; allow reading it or remove it"
-
-
 def _is_left_out(name: str) -> bool:
     """Return whether the name is hidden or junk; lock files of editors are reported instead."""
     return name in _JUNK or (name.startswith(".") and not _is_lock(name))
@@ -351,14 +262,6 @@ def _is_left_out(name: str) -> bool:
 
 def _is_lock(name: str) -> bool:
     return _LOCK.match(name) is not None
-
-
-def one_line(name: str) -> str:
-    """Return a name of a file with escapes for characters that tables and terminals cannot take."""
-    if name.isprintable():
-        return name
-    encoded = name.encode("utf-8", "backslashreplace").decode()
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)
 
 
 def _real_path(path: str) -> Path:

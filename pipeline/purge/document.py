@@ -8,6 +8,7 @@ Text that a surviving document also has stays. What a database server keeps in i
 out of reach (docs/nightly.md).
 """
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -57,6 +58,7 @@ from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 from pipeline.text.ids import document_id
 
+_IN_ARCHIVE = re.compile(r"(?P<archive>.+?\.zip)/(?P<member>.+)", re.IGNORECASE)
 PURGE = "purge"
 """The workflow and the step under which the usage counts the cost of abandoned batches."""
 
@@ -409,6 +411,9 @@ def _where(target: PurgeTarget, workflow: str) -> str:
     file, record = target.source.rpartition("#")[::2]
     if file:
         return f"still in {file}; take record {record} out of the file"
+    found = _IN_ARCHIVE.fullmatch(target.source)
+    if found:
+        return f"still in {found['archive']}; take {found['member']} out of the archive"
     return f"workflow '{workflow}' still reads it, and not from the input folder; take it out there"
 
 

@@ -3,7 +3,7 @@
 import codecs
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Self
@@ -27,6 +27,7 @@ from pipeline.contract.laws import Law, Part
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
 from pipeline.documents.aliases import aliases_of
+from pipeline.documents.archives import SUFFIX as ARCHIVE
 from pipeline.documents.conversion import CONVERTED
 from pipeline.documents.dates import (
     DEFAULT_FIELDS,
@@ -42,14 +43,10 @@ from pipeline.documents.dates import (
     date_of_property,
 )
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
-from pipeline.documents.files import (
-    InputFile,
-    Listing,
-    list_files,
-    not_read,
-)
+from pipeline.documents.files import list_files
 from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
+from pipeline.documents.listing import InputFile, Listing, not_read, unpacked
 from pipeline.documents.mail import ATTACHMENT
 from pipeline.documents.mail import SUFFIX as MAIL
 from pipeline.documents.metadata import as_json, cleaned, content_hash
@@ -125,7 +122,7 @@ class LoadParams(Params):
         its file system is not mounted, and the folder counts as not read.
         """
         before = json.loads(last.get(MOUNTS, "[]"))
-        listing = list_files(self.path, self.file_pattern, before, self.hashes)
+        listing = self._list_now(before)
         found = self.model_copy(update={"mounts": listing.mounts})
         found._listing = listing
         return found
@@ -133,7 +130,16 @@ class LoadParams(Params):
     @property
     def listing(self) -> Listing:
         """The files as they were listed last, or as they are now if they were not listed."""
-        return self._listing or list_files(self.path, self.file_pattern, self.mounts, self.hashes)
+        return self._listing or self._list_now(self.mounts)
+
+    def _list_now(self, mounts: Collection[str]) -> Listing:
+        """Return the files as they are now, those of archives among them.
+
+        A converter of the user's own for archives gets them whole.
+        """
+        opens_archives = not is_converted(ARCHIVE, self.rules)
+        most_mb = self.max_file_mb if opens_archives else 0
+        return list_files(self.path, self.file_pattern, mounts, self.hashes, most_mb)
 
     def with_listing(self) -> Self:
         """Return params that list the files once, and keep this list."""
@@ -212,7 +218,7 @@ def _file_dates(params: LoadParams) -> list[str]:
     """Return the day on which each file was written, or "" for each if no date is made of it."""
     if FILE_TIME not in params.dates_from:
         return [""] * len(params.listing.files)
-    return [date_of_file(file.path) for file in params.listing.files]
+    return [file.written or date_of_file(file.path) for file in params.listing.files]
 
 
 def input_version(params: LoadParams) -> str:
@@ -264,6 +270,7 @@ def load_documents(
     XLSX, EPUB, HTML and ODT with the extra ``docs``, and EML and IPYNB. Files of the kinds csv,
     tsv, json, jsonl and ndjson become one document for each record. Front matter of txt and
     Markdown (YAML between two lines of ---) gives title and metadata; the text begins after it.
+    Files in ZIP archives are read by their own kinds; their sources are ``archive.zip/file``.
 
     The id comes from the path below the folder. For records it comes from the id column, too, or
     from the record's content if there is none. So an edited file keeps its id.
@@ -316,26 +323,29 @@ def read_files(
     documents: dict[str, dict[str, Any]] = {}
     rejects = []
     wanted = dict(zip(files["name"], files["written"], strict=True))
-    files_to_read = [file for file in params.listing.files if file.name in wanted]
-    conversions = _convert_files(files_to_read, params, converter or LimitedConverter())
-    for file in files_to_read:
-        unparsed: list[Fault] = []
-        dating = _dating_of(file, wanted[file.name], params)
-        for item in _read_file(file, params, conversions.pop(file.name, None), dating):
-            if isinstance(item, _Document):
-                row = _document_row(item)
-                if row["id"] not in documents:
-                    documents[row["id"]] = row
-                    continue
-                fault = _duplicate_fault(item)
-            else:
-                fault = item
-            rejects.append(_reject_row(file, fault))
-            if fault.reason == "parse":
-                unparsed.append(fault)
-        # A fault with a line is one of a record: the rest of the file was read.
-        if unparsed and all(fault.line for fault in unparsed):
-            rejects.append(_reject_row(file, _partial_fault(unparsed)))
+    listed = [file for file in params.listing.files if file.name in wanted]
+    with unpacked(listed) as files_to_read:
+        conversions = _convert_files(files_to_read, params, converter or LimitedConverter())
+        for file in files_to_read:
+            unparsed: list[Fault] = []
+            dating = _dating_of(file, wanted[file.name], params)
+            # Of two files of one name in an archive, one has a fault and no conversion.
+            conversion = None if file.fault else conversions.pop(file.name, None)
+            for item in _read_file(file, params, conversion, dating):
+                if isinstance(item, _Document):
+                    row = _document_row(item)
+                    if row["id"] not in documents:
+                        documents[row["id"]] = row
+                        continue
+                    fault = _duplicate_fault(item)
+                else:
+                    fault = item
+                rejects.append(_reject_row(file, fault))
+                if fault.reason == "parse":
+                    unparsed.append(fault)
+            # A fault with a line is one of a record: the rest of the file was read.
+            if unparsed and all(fault.line for fault in unparsed):
+                rejects.append(_reject_row(file, _partial_fault(unparsed)))
     return DOCUMENTS.frame(list(documents.values())), REJECTS.frame(rejects)
 
 

@@ -12,7 +12,8 @@ from pipeline.contract.laws import Law, Part
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
-from pipeline.documents.files import InputFile, Listing, list_files
+from pipeline.documents.files import list_files
+from pipeline.documents.listing import InputFile, Listing
 from pipeline.documents.metadata import as_json, content_hash
 from pipeline.documents.own_tables.columns import (
     AS_NAMED,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.documents.files import Listing, list_files
+from pipeline.documents.files import list_files
+from pipeline.documents.listing import Listing
 
 
 def listing(folder: Path, kept: str = "") -> Listing:

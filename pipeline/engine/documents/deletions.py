@@ -17,6 +17,7 @@ COLUMNS = ["id", "source", "content_hash"]
 NOT_CONVERTED = "not_converted"
 """The reason of a file that a plan would have to convert to know what it says."""
 _NAMED = 3
+_ARCHIVE = ".zip"
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
 
 
@@ -115,7 +116,10 @@ def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
 
 
 def is_of(known: str, source: str) -> bool:
-    """Check that a document's source is this source, or a record of it (``file#key``)."""
+    """Check that a document's source is this source, a record of it (``file#key``), or a file of
+    this archive."""
+    if source.lower().endswith(_ARCHIVE) and known.startswith(f"{source}/"):
+        return True
     return known == source or known.startswith(f"{source}#")
 
 

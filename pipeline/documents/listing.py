@@ -1,0 +1,201 @@
+"""The files of an input: each with its name, its place, and the state that tells of a change."""
+
+import errno
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
+
+from pipeline.documents.archives import DAMAGED, MemberReader
+from pipeline.documents.file_hashes import (
+    hashed,
+    is_settled,
+    keep_hashes,
+    kept_hashes,
+    key_of,
+    state_of,
+)
+from pipeline.text.ids import digest
+
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
+"""Errors that last until somebody acts, and so belong to the stamp of a file.
+
+Other errors may be transient.
+"""
+_PIECE = 2**20
+_LONGEST_STEM = 60
+"""The most characters of the name of an unpacked file before its suffix; each may take four bytes,
+and a name 255."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file of the input folder.
+
+    ``place`` is its path. ``name`` is its POSIX path below the folder, with control characters
+    escaped. ``fault`` holds reason and message if the file is not to be read. ``state`` is that of
+    `file_hashes.state_of`, empty if it is unknown. A file of an archive has the place and the state
+    of the archive; ``member`` is its name there, and ``written`` its day.
+    """
+
+    place: str
+    name: str
+    fault: tuple[str, str] | None = None
+    state: bytes = b""
+    member: str = ""
+    written: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The path of the file."""
+        return Path(self.place)
+
+    @property
+    def suffix(self) -> str:
+        """The suffix in lower case, with its dot."""
+        return PurePath(self.member or self.place).suffix.lower()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files found at ``moment`` (seconds since 1970), sorted by name.
+
+    ``mounts`` names folders that are mount points with such files below them. It also names those
+    that were mount points and are empty now, or could not be listed. ``kept`` is the file in which
+    hashes are kept from run to run, if they are.
+    """
+
+    files: tuple[InputFile, ...]
+    mounts: tuple[str, ...] = ()
+    moment: float = field(default=0.0, compare=False)
+    kept: Path | None = field(default=None, compare=False)
+
+    @cached_property
+    def contents(self) -> tuple[str | None, ...]:
+        """The hash of the content of each file.
+
+        A file that cannot be read has the reason instead, or None if the reason may be transient.
+        """
+        kept = kept_hashes(self.kept) if self.kept else {}
+        found: list[str | None] = []
+        settled: dict[bytes, str] = {}
+        with MemberReader() as archives:
+            for file in self.files:
+                key = key_of(file.name, file.state)
+                if key in kept and not file.fault:
+                    state, content = file.state, kept[key]
+                else:
+                    state, content = _hash(file, archives)
+                found.append(content)
+                is_unchanged = state and state == file.state
+                if content and is_unchanged and is_settled(state, self.moment):
+                    settled[key] = content
+        if self.kept and settled != kept:
+            keep_hashes(self.kept, settled)
+        return tuple(found)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the names and contents of all files.
+
+        It is empty if a file could not be read for a reason that may be transient: its content is
+        unknown then.
+        """
+        parts: list[str] = []
+        for file, content in zip(self.files, self.contents, strict=True):
+            if content is None:
+                return ""
+            parts += [file.name, content]
+        return digest(*parts)
+
+    @cached_property
+    def version(self) -> str:
+        """A hash that changes whenever a file is written, even if its content stays the same."""
+        lines = [f"{file.name}\n{_state_as_text(file)}" for file in self.files]
+        return digest("\n".join(lines))
+
+    @cached_property
+    def suffixes(self) -> frozenset[str]:
+        """The suffixes of all files in lower case."""
+        # Making a Path of each name would be slow; many names have the same end.
+        ends = {file.name[max(file.name.rfind("."), 0) :] for file in self.files}
+        return frozenset(PurePath(f"x{end}").suffix.lower() for end in ends)
+
+
+def _hash(file: InputFile, archives: MemberReader) -> tuple[bytes, str | None]:
+    """Return the state of the file when it was hashed, and its entry in `Listing.contents`."""
+    if file.fault:
+        reason, _ = file.fault
+        return b"", None if reason == "io_error" else reason
+    try:
+        if not file.member:
+            return hashed(file.path)
+        state = state_of(file.path.stat())
+        with archives.open(file.place, file.member) as stream:
+            content = hashlib.sha256()
+            while piece := stream.read(_PIECE):
+                content.update(piece)
+        return state, content.hexdigest()
+    except OSError as error:
+        return b"", "unreadable" if error.errno in CLOSED else None
+    except DAMAGED:
+        return b"", "parse"
+
+
+@contextmanager
+def unpacked(files: Sequence[InputFile]) -> Iterator[list[InputFile]]:
+    """Provide the files, those of archives in a temporary folder that is deleted afterwards.
+
+    A file that cannot be unpacked has a fault.
+    """
+    if not any(file.member for file in files):
+        yield list(files)
+        return
+    with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, MemberReader() as archives:
+        yield [
+            _unpack(file, Path(folder, str(number)), archives) if file.member else file
+            for number, file in enumerate(files)
+        ]
+
+
+def _unpack(file: InputFile, folder: Path, archives: MemberReader) -> InputFile:
+    """Return the file of an archive at its place in the folder, or with the fault it has."""
+    if file.fault:
+        return file
+    path = folder / f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
+    try:
+        folder.mkdir()
+        with archives.open(file.place, file.member) as packed, path.open("wb") as stream:
+            shutil.copyfileobj(packed, stream)
+    except OSError as error:
+        return replace(file, fault=not_read(error))
+    except DAMAGED as error:
+        return replace(file, fault=("parse", f"damaged in its archive ({error}); pack it again"))
+    return replace(file, place=str(path))
+
+
+def _state_as_text(file: InputFile) -> str:
+    """Return the reason of the file's fault, or its state in hexadecimal digits."""
+    if file.fault:
+        return file.fault[0]
+    return file.state.hex() or "unreadable"
+
+
+def not_read(error: OSError) -> tuple[str, str]:
+    """Return reason and message of the reject for a file or folder that could not be read."""
+    reason = "unreadable" if error.errno in CLOSED else "io_error"
+    return reason, f"{error.strerror or error}; allow reading it or remove it"
+
+
+def one_line(name: str) -> str:
+    """Return a name of a file with escapes for characters that tables and terminals cannot take."""
+    if name.isprintable():
+        return name
+    encoded = name.encode("utf-8", "backslashreplace").decode()
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", encoded)
