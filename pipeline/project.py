@@ -477,17 +477,24 @@ class Project(Asking):
 
         return names_of(self, entity_id, workflow or self.shown_workflow())
 
-    def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
-        """Treat two names as one ("same") or as two ("different") from the next run on."""
+    def pin(
+        self, decision: Decision, a: str, b: str, workflow: str | None = None, by: str = ""
+    ) -> PinReport:
+        """Treat two names as one ("same") or as two ("different") from the next run on.
+
+        ``by`` is who decides; without it, the account does.
+        """
         from pipeline.runs.resolutions import pin
 
-        return pin(self, decision, a, b, workflow or self.shown_workflow())
+        return pin(self, decision, a, b, workflow or self.shown_workflow(), by)
 
-    def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> PinReport:
+    def undo_resolution(
+        self, a: str, b: str, workflow: str | None = None, by: str = ""
+    ) -> PinReport:
         """Remove a pin, or separate two names that the last run merged."""
         from pipeline.runs.resolutions import undo
 
-        return undo(self, a, b, workflow or self.shown_workflow())
+        return undo(self, a, b, workflow or self.shown_workflow(), by)
 
     def corrections(self, workflow: str | None = None) -> list[Effect]:
         """Return the corrections of people, with what they changed in the last run; see

@@ -2,7 +2,7 @@
 
 import getpass
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -379,13 +379,12 @@ def lock_corrections(project: Services) -> Iterator[None]:
         yield
 
 
-def sign() -> dict[str, str]:
+def sign(name: str = "") -> dict[str, str]:
     """Return who decides now, and when, as fields of a decision.
 
-    The name is that of the account, or "" where the machine knows none.
+    Without a name it is that of the account, or "" where the machine knows none.
     """
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = ""
+    if not name:
+        with suppress(KeyError, OSError):
+            name = getpass.getuser()
     return {"by": name, "at": datetime.now(UTC).isoformat(timespec="seconds")}

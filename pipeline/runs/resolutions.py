@@ -66,13 +66,18 @@ def _decisions(project: Services, workflow: str | None) -> Snapshot:
 
 
 def pin(
-    project: Services, decision: Decision, a: str, b: str, workflow: str | None = None
+    project: Services,
+    decision: Decision,
+    a: str,
+    b: str,
+    workflow: str | None = None,
+    by: str = "",
 ) -> PinReport:
     """Record that two names are one entity, or two, in place of a former decision on the pair.
 
     The decision is a line of corrections.jsonl. The next run follows it, whatever rules and model
-    say. Raises UsageError for two spellings of one name, SettingsError for a decision that
-    contradicts others.
+    say. ``by`` is who decides; without it, the account does. Raises UsageError for two spellings of
+    one name, SettingsError for a decision that contradicts others.
     """
     if entity_id(a) == entity_id(b):
         raise UsageError(
@@ -81,13 +86,16 @@ def pin(
         )
     params = _resolve_params(project, workflow)
     with lock_corrections(project):
-        _drop_csv_pin(params.file, id_pair(a, b))
-        decisions = _other_decisions(params, id_pair(a, b))
+        ids = id_pair(a, b)
+        in_csv = [one for one in read_pins(params.file) if one.ids != ids]
         fields = {"kind": decision, "a": clean_name(a), "b": clean_name(b)}
-        made = make_decision({**sign(), **fields}, "resolutions")
-        write_decisions(params.corrections_file, [*decisions, made])
-        # The pins of both files must agree.
-        params.read_pins()
+        made = make_decision({**sign(by), **fields}, "resolutions")
+        decisions = [*_other_decisions(params, ids), made]
+        if in_csv:
+            # Pins of both files must agree, and nothing may be written before that is known.
+            params.combine_pins(in_csv, decisions)
+        write_decisions(params.corrections_file, decisions)
+        _drop_csv_pin(params.file, ids)
     return PinReport(
         params.corrections_file,
         "pinned same" if decision == "same" else "pinned different",
@@ -95,7 +103,7 @@ def pin(
     )
 
 
-def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinReport:
+def undo(project: Services, a: str, b: str, workflow: str | None = None, by: str = "") -> PinReport:
     """Remove the pin of two names; if there is none, pin names that the last run merged as
     different.
 
@@ -116,7 +124,7 @@ def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinR
             f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill"
             " resolutions list'"
         )
-    return pin(project, "different", a, b, workflow)
+    return pin(project, "different", a, b, workflow, by)
 
 
 @dataclass(frozen=True)

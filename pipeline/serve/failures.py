@@ -144,6 +144,9 @@ def _place(fault: Mapping[str, Any]) -> str:
 def _describe_fault(fault: Mapping[str, Any], known: Collection[str]) -> str:
     if fault["type"] == "json_invalid":
         return texts()["failures"]["no_json"].format(place=fault["loc"][-1])
+    if fault["type"] in ("model_type", "model_attributes_type") and _place(fault) == "body":
+        # FastAPI reads a body without this header as a text.
+        return texts()["failures"]["no_object"]
     if not _is_unknown(fault):
         return describe_fault(fault)
     meant = did_you_mean(_place(fault), known, "known fields")

@@ -7,6 +7,7 @@ file beside settings.yaml count too; those of the real environment win over them
 import os
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pipeline.errors import SettingsError
 from pipeline.files import SETTINGS, settings_file
 from pipeline.settings.schema import Settings
-from pipeline.settings.validation import explain, not_yaml, parse_yaml
+from pipeline.settings.validation import choose_fault, explain, not_yaml, parse_yaml
 
 HANDED_ON = "GRAPHMILL_HANDED_ON"
 """The environment variable by which one command gives its overrides to another that it starts, as a
@@ -39,13 +40,35 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         raise SettingsError(f"{path}: {not_yaml(error)}") from None
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
+    in_file = deepcopy(content)
     for override in overrides:
         _override(content, override)
-    values = _without_empty(expanded(content, environment_of(root), SETTINGS))
+    environment = environment_of(root)
     try:
-        return Settings.model_validate(values)
+        return _validated(content, environment)
     except ValidationError as error:
-        raise SettingsError(explain(SETTINGS, error, _keys_near(error))) from None
+        by_override = overrides and not _has_fault(in_file, environment, choose_fault(error))
+        where = "--set" if by_override else SETTINGS
+        raise SettingsError(explain(where, error, _keys_near(error))) from None
+
+
+def _validated(content: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+    return Settings.model_validate(_without_empty(expanded(content, environment, SETTINGS)))
+
+
+def _has_fault(
+    in_file: Mapping[str, Any], environment: Mapping[str, str], fault: Mapping[str, Any]
+) -> bool:
+    """Return whether the file without overrides has this fault too."""
+    try:
+        _validated(in_file, environment)
+    except ValidationError as error:
+        found = choose_fault(error)
+        return (found["loc"], found["type"]) == (fault["loc"], fault["type"])
+    except SettingsError:
+        # A variable is missing, which an override replaces.
+        return False
+    return False
 
 
 def environment_of(root: Path) -> dict[str, str]:

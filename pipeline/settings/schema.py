@@ -25,6 +25,7 @@ from pipeline.settings.addresses import (
     fault_of_postgres,
     is_object_store,
 )
+from pipeline.settings.names import KeyName, OwnerName, UserHeader, ViewName, WorkspaceName
 from pipeline.settings.providers import ConnectionSettings, ProviderSettings, Text
 from pipeline.settings.query_fields import SEARCH_MODES, Mode
 from pipeline.settings.query_options import QuerySettings
@@ -370,9 +371,6 @@ class AllowSettings(Section):
     concurrency: PositiveInt | None = None
 
 
-WorkspaceName = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
-
-
 def _as_list(given: Any) -> Any:
     """Return a list for a single name: of that name, or an empty one for ""."""
     if not isinstance(given, str):
@@ -398,9 +396,6 @@ class ViewSettings(Section):
     conditions that its documents satisfy."""
 
     where: Conditions
-
-
-ViewName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
 
 
 class RightsSettings(Section):
@@ -453,9 +448,6 @@ def _is_origin(address: str) -> str:
             " https://wiki.example.org, or '*' for any"
         )
     return address
-
-
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
 class OidcSettings(Section):
@@ -517,8 +509,8 @@ class UsersSettings(Section):
     groups: dict[str, RightsSettings] = {}
     oidc: OidcSettings = OidcSettings()
     proxies: tuple[Annotated[str, AfterValidator(_is_network)], ...] = ()
-    user_header: HeaderName = "X-Forwarded-User"
-    groups_header: HeaderName = "X-Forwarded-Groups"
+    user_header: UserHeader = "X-Forwarded-User"
+    groups_header: UserHeader = "X-Forwarded-Groups"
 
 
 class AuditSettings(Section):
@@ -528,9 +520,6 @@ class AuditSettings(Section):
     enabled: bool = False
     texts: Literal["text", "hash"] = "hash"
     keep_days: PositiveInt = 90
-
-
-KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class ServeSettings(Section):
@@ -571,8 +560,8 @@ class Settings(Section):
     (pipeline/runs/owner.py).
     """
 
-    workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
-    owner: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
+    workspace: WorkspaceName = "default"
+    owner: OwnerName = ""
     workflow: str = "index"
     language: str = "English"
     max_reject_ratio: float = Field(default=0.1, ge=0, le=1)

@@ -43,15 +43,9 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
     it is unknown, the line is about the unknown one, which is probably the missing one misspelt.
     ``where`` begins the line. Values are not shown, because one may be a secret.
     """
-    faults = error.errors(include_url=False, include_input=False)
-    missing = {fault["loc"][:-1] for fault in faults if fault["type"] == "missing"}
-    misspelt = [
-        fault
-        for fault in faults
-        if fault["type"] == "extra_forbidden" and fault["loc"][:-1] in missing
-    ]
-    fault = misspelt[0] if misspelt and faults[0]["type"] == "missing" else faults[0]
-    place = ".".join(str(part) for part in fault["loc"])
+    fault = choose_fault(error)
+    # Pydantic marks a name that does not fit, in place of its value, by "[key]".
+    place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
     if fault["type"] != "extra_forbidden":
         parts = [where, place if place != where else "", describe_fault(fault)]
         return ": ".join(filter(None, parts))
@@ -61,13 +55,25 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
     )
 
 
+def choose_fault(error: ValidationError) -> Mapping[str, Any]:
+    """Return the fault of a failed validation that ``explain`` tells."""
+    faults = error.errors(include_url=False, include_input=False)
+    missing = {fault["loc"][:-1] for fault in faults if fault["type"] == "missing"}
+    misspelt = [
+        fault
+        for fault in faults
+        if fault["type"] == "extra_forbidden" and fault["loc"][:-1] in missing
+    ]
+    return misspelt[0] if misspelt and faults[0]["type"] == "missing" else faults[0]
+
+
 def describe_fault(fault: Mapping[str, Any]) -> str:
     """Return a message about a fault that pydantic found, without the words of Python.
 
     It shows no value, because one may be a secret.
     """
     kind = fault["type"]
-    if kind == "dict_type":
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
         return "no names with values; write {name: value}"
     if kind in ("list_type", "tuple_type"):
         return "no list; write [one, another]"

@@ -19,7 +19,7 @@ from pipeline.contract.schemas import (
     REJECTS,
     RESOLUTIONS,
 )
-from pipeline.corrections.decisions import Different, Same
+from pipeline.corrections.decisions import Decision, Different, Same
 from pipeline.corrections.file import FILE, read_lines
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
@@ -67,9 +67,16 @@ class ResolveParams(Params):
 
         Raises SettingsError if one cannot be read, or pins contradict each other.
         """
-        pins = read_pins(self.file)
-        for line in read_lines(self.corrections_file):
-            decision = line.decision
+        decisions = [line.decision for line in read_lines(self.corrections_file)]
+        return self.combine_pins(read_pins(self.file), decisions)
+
+    def combine_pins(self, in_csv: Sequence[Pin], decisions: Sequence[Decision]) -> list[Pin]:
+        """Return the pins of the CSV file and those among the corrections.
+
+        Raises SettingsError if pins contradict each other.
+        """
+        pins = list(in_csv)
+        for decision in decisions:
             if isinstance(decision, Same | Different):
                 a, b = clean_name(decision.a), clean_name(decision.b)
                 pins.append(Pin(decision.kind, a, b, decision.why))

@@ -157,6 +157,14 @@ def test_a_body_that_is_no_object(served: Serving, content: bytes, status: int):
     assert answer.json()["error"]["type"] == "invalid_request"
 
 
+def test_a_body_without_its_header_is_told_which_one(served: Serving):
+    # As curl -d sends it.
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = served.client.post("/query", content=b'{"query": "Who?"}', headers=form)
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
 def test_white_space_is_no_question(served: Serving):
     for path in PATHS:
         answer = served.ask(path, query=" \n\t ")

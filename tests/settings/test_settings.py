@@ -245,6 +245,31 @@ def test_an_override_that_makes_no_sense_is_refused(project: Path, override: str
         read_settings(write(project, "query: {mode: local}"), [override])
 
 
+def test_a_mistake_is_told_as_one_of_the_override_or_of_the_file(project: Path):
+    with pytest.raises(SettingsError, match=r"^--set: unknown key 'query\.topk'"):
+        read_settings(write(project, "query: {mode: local}"), ["query.topk=3"])
+    with pytest.raises(SettingsError, match=r"^settings\.yaml: unknown key 'query\.topk'"):
+        read_settings(write(project, "query: {topk: 3}"), ["query.mode=local"])
+
+
+@pytest.mark.parametrize(
+    ("override", "place"),
+    [
+        ("workspace=My Space", "workspace"),
+        ("serve.users.user_header=X User", r"serve\.users\.user_header"),
+        ("serve.keys.a b.key=x", r"serve\.keys\.a b"),
+        ("serve.views.Public.where={a: b}", r"serve\.views\.Public"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_told_what_it_may_have(
+    project: Path, override: str, place: str
+):
+    with pytest.raises(
+        SettingsError, match=rf"^--set: {place}: not a possible name; write .* of the characters"
+    ):
+        read_settings(write(project, ""), [override])
+
+
 def secrets() -> dict[str, object]:
     return {
         "models": {

@@ -13,7 +13,7 @@ from pipeline.project import Project
 from pipeline.runs.suspects import USUAL
 from pipeline.serve.access import Access
 from pipeline.serve.ui.beginning import begin
-from pipeline.serve.ui.view import CLEANED, Ui, editor
+from pipeline.serve.ui.view import CLEANED, Ui, editor, signer_of
 
 Name = Annotated[
     str,
@@ -163,8 +163,7 @@ def _describe_last_run(project: Project) -> dict[str, Any] | None:
 def _add_correction(http: Request, fields: dict[str, Any]) -> dict[str, Any]:
     """Add a correction that the caller signs. Raises UsageError if it cannot be followed."""
     access = editor(http)
-    name = access.user or access.asker.name
-    # Without a name it is the person at this machine, whose account signs.
+    name = signer_of(access)
     signature = {"by": name} if name else {}
     try:
         added = access.project.add_correction({**signature, **fields})

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.pages.environment import texts
-from pipeline.serve.ui.view import CLEANED, Ui, editor
+from pipeline.serve.ui.view import CLEANED, Ui, editor, signer_of
 
 Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000), CLEANED
@@ -38,12 +38,13 @@ def route_pins(ui: Ui) -> APIRouter:
             http.scope["edit"]["text"] = f"{body.decision}: {body.a} | {body.b}"
 
         def work() -> dict[str, object]:
-            project = editor(http).project
+            access = editor(http)
+            project, by = access.project, signer_of(access)
             try:
                 if body.decision == "undo":
-                    report = project.undo_resolution(body.a, body.b)
+                    report = project.undo_resolution(body.a, body.b, by=by)
                 else:
-                    report = project.pin(body.decision, body.a, body.b)
+                    report = project.pin(body.decision, body.a, body.b, by=by)
             except SettingsError as error:
                 # The fault is in other pins, which an editor may see and repair.
                 raise UsageError(str(error)) from None

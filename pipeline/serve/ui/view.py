@@ -92,6 +92,14 @@ def access_of(http: Request) -> Access:
     return http.scope["access"]
 
 
+def signer_of(access: Access) -> str:
+    """Return the name with which the caller signs a decision.
+
+    It is "" for the person at this machine, whose account signs.
+    """
+    return "" if access.here else access.user or access.asker.name
+
+
 def wide_access(http: Request) -> Access:
     """Return the access of a caller who sees all documents; a dependency of routes.
 

@@ -85,13 +85,18 @@ def test_an_editor_says_that_two_names_are_one(look: Look, resolved: tuple[Path,
     root, served = resolved
     page = look("about:blank", extra_http_headers={"X-API-Key": KEY}).page
     around(page, served.url, "Anselm Torr")
+    same = page.get_by_role("button", name="Same", exact=True)
+    page.get_by_label("Another name").fill("anselm  torr.")
+    expect(same).to_be_disabled()
+    expect(page.locator("#pin").get_by_role("status")).to_have_text("That is this name itself.")
     page.get_by_label("Another name").fill("Governor Pell")
-    page.get_by_role("button", name="Same", exact=True).click()
+    same.click()
     expect(page.locator("#pin").get_by_role("status")).to_have_text(
         re.compile("^pinned same: Anselm Torr and Governor Pell")
     )
     pins = root / "corrections.jsonl"
     assert '"kind": "same"' in pins.read_text()
+    assert '"by": "editor"' in pins.read_text()
     page.get_by_role("button", name="Different", exact=True).click()
     expect(page.locator("#pin").get_by_role("status")).to_have_text(re.compile("^pinned different"))
     assert '"kind": "same"' not in pins.read_text()

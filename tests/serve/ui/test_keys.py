@@ -12,11 +12,13 @@ from pipeline.corrections.decisions import Different, Same
 from pipeline.corrections.file import read_lines
 from pipeline.errors import SettingsError
 from pipeline.serve.access import access_list_of
+from pipeline.serve.sessions import OneTimeToken
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import QUESTION, Serving, serving
 from tests.whole.test_resolution_run import resolving
 
 PAGE = {"Accept": "text/html"}
+OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
 EDIT, READ, AWAY = "edit-key", "read-key", "away-key"
 
 
@@ -233,6 +235,47 @@ def test_what_cannot_be_pinned_is_said(writable: Serving):
     contradiction = post(writable, EDIT, "/ui/pin", decision="different", a="A", b="C")
     assert contradiction.status_code == 422
     assert "one entity and two" in contradiction.json()["error"]["message"]
+
+
+def test_a_pin_that_contradicts_the_csv_file_is_written_to_neither(
+    writable: Serving, resolved: ProjectFolder
+):
+    of_old = resolved.root / "resolutions.csv"
+    lines = "same,Ode,Odeon\nsame,Odeon,Odessa\ndifferent,Ode,Rome\n"
+    of_old.write_text(lines, encoding="utf-8")
+    try:
+        answer = post(writable, EDIT, "/ui/pin", decision="different", a="Ode", b="Odessa")
+        assert answer.status_code == 422
+        assert "pinned different, and the same" in answer.json()["error"]["message"]
+        assert "Odessa" not in pins(resolved)
+        assert post(writable, EDIT, "/ui/pin", decision="same", a="Ode", b="Rome").is_success
+        assert "Rome" not in of_old.read_text(encoding="utf-8")
+    finally:
+        of_old.unlink()
+
+
+def test_decisions_are_signed_by_the_key_and_at_this_machine_by_the_account(
+    resolved: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LOGNAME", "somebody")
+    correction = {"kind": "set_type", "entity": "Anselm Torr", "to": "SMITH"}
+    token = OneTimeToken(renewed=[].append)
+    with resolved.open(*KEYS) as project, serving(project, ready=False, token=token) as served:
+        with httpx2.Client(base_url=served.url, headers=OWN_PAGE, timeout=60) as browser:
+            browser.post("/login", data={"key": token.value})
+            assert browser.post("/ui/pin", json={**PIN, "a": "Pell"}).is_success
+            corrected = browser.post("/ui/correct", json=correction)
+            assert corrected.is_success, corrected.text
+        assert post(served, EDIT, "/ui/pin", **{**PIN, "a": "Senn"}).status_code == 403
+    with (
+        resolved.open(*KEYS, "serve.read_only=false") as project,
+        serving(project, ready=False) as served,
+    ):
+        assert post(served, EDIT, "/ui/pin", **{**PIN, "a": "Senn"}).is_success
+    text = (resolved.root / "corrections.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    by = {line.get("a", line.get("entity")): line["by"] for line in lines}
+    assert (by["Pell"], by["Anselm Torr"], by["Senn"]) == ("somebody", "somebody", "editor")
 
 
 @pytest.mark.parametrize("key", [READ, AWAY, "all", ""])

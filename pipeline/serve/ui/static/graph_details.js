@@ -112,10 +112,13 @@ function namesOf({ merged, apart }) {
   return [rows(words.names, merged), rows(words.apart, apart)];
 }
 
+// A name as the server compares it, nearly: without case and punctuation.
+const spelling = (name) => name.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{M}\p{N}+#&@/]+/gu, " ").trim();
+
 // Nothing for who may not change anything.
 async function pinForm(name, { merged, apart }) {
   if (!(await state()).editor) return null;
-  const known = [...merged, ...apart].map((one) => one.name);
+  const known = new Set([...merged, ...apart].map((one) => one.name));
   const other = element("input", { id: "pin-name", required: true, maxlength: 1000, list: "pin-names", autocomplete: "off" });
   const result = element("p", { role: "status", class: "quiet" });
   const pin = (decision) => async (event) => {
@@ -123,6 +126,8 @@ async function pinForm(name, { merged, apart }) {
     if (!other.reportValidity()) return;
     try {
       const { done, unknown, then } = await ask("ui/pin", { decision, a: name, b: other.value.trim() });
+      known.add(other.value.trim());
+      usable();
       result.className = "good";
       result.textContent = `${fill(words.pinned, { done, a: name, b: other.value.trim(), then })}${unknown.length ? ` ${fill(words.pin_unknown, { names: unknown.join(", ") })}` : ""}`;
     } catch (error) {
@@ -130,14 +135,25 @@ async function pinForm(name, { merged, apart }) {
       result.textContent = error.message;
     }
   };
+  const same = element("button", { type: "button", id: "pin-same", onclick: pin("same") }, words.same);
+  const different = element("button", { type: "button", id: "pin-different", onclick: pin("different") }, words.different);
+  const undo = merged.length > 0 && element("button", { type: "button", id: "pin-undo", onclick: pin("undo") }, words.undo);
+  // A decision that the server would refuse has no button: of a name with itself, and what nobody has decided.
+  function usable() {
+    const given = other.value.trim();
+    const itself = given !== "" && spelling(given) === spelling(name);
+    same.disabled = different.disabled = itself;
+    if (undo) undo.disabled = !known.has(given);
+    result.className = "quiet";
+    result.textContent = itself ? words.pin_itself : "";
+  }
+  other.addEventListener("input", usable);
+  usable();
   return element("form", { id: "pin", onsubmit: (event) => event.preventDefault() },
     element("h3", {}, words.pin),
-    element("datalist", { id: "pin-names" }, known.map((value) => element("option", { value }))),
+    element("datalist", { id: "pin-names" }, [...known].map((value) => element("option", { value }))),
     element("label", { class: "quiet", for: "pin-name" }, words.pin_name),
-    element("div", { class: "row" }, other,
-      element("button", { type: "button", id: "pin-same", onclick: pin("same") }, words.same),
-      element("button", { type: "button", id: "pin-different", onclick: pin("different") }, words.different),
-      merged.length > 0 && element("button", { type: "button", id: "pin-undo", onclick: pin("undo") }, words.undo)),
+    element("div", { class: "row" }, other, same, different, undo),
     element("p", { class: "quiet" }, words.pin_about), result);
 }
 
