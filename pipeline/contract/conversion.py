@@ -56,12 +56,30 @@ pages begin."""
 class PartFault:
     """A part of a file that was not read, with the reason and message of its reject.
 
-    ``page`` is counted from 1; None for a part that is no page.
+    ``page`` is counted from 1; None for a part that is no page. ``line`` is the position of one of
+    many documents in the file, counted from 1.
     """
 
     reason: str
     message: str
     page: int | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class PartDocument:
+    """One of the documents in a file that has many, such as a mail of a mailbox.
+
+    ``key`` names it within the file, ``line`` is its position there, counted from 1. The others are
+    as in `Conversion`.
+    """
+
+    key: str
+    line: int
+    text: str
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    date: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +90,8 @@ class Conversion:
     file itself declares (a property, ``<title>``). ``pages``: the position in the text, in
     characters, at which each page begins. ``metadata``: further properties of the document.
     ``faults``: pages and other parts that could not be read, while the rest was. ``date``: the one
-    that the file declares, as it stands in the property.
+    that the file declares, as it stands in the property. ``documents``: those of a file that has
+    many, which has no text of its own.
     """
 
     text: str
@@ -82,6 +101,7 @@ class Conversion:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[PartFault, ...] = ()
     date: str = ""
+    documents: tuple[PartDocument, ...] = ()
 
 
 @dataclass(frozen=True)

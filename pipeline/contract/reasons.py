@@ -33,7 +33,7 @@ def lost(meaning: str) -> Reason:
 
 
 OF_OTHER_INDEXES: Mapping[str, Reason] = {
-    "duplicate_row": decided("a row of a table with the same cells as one before it"),
+    "duplicate_row": decided("a row of a table, or a mail of a mailbox, that is there before"),
     "incomplete": lost(
         "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)"
     ),

@@ -6,8 +6,8 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from pipeline.contract.conversion import Conversion
+from pipeline.documents.mail import MAILBOX, convert_mail, convert_mailbox, mail_converter
 from pipeline.documents.mail import SUFFIX as MAIL
-from pipeline.documents.mail import convert_mail, mail_converter
 from pipeline.documents.notebook import CONVERTER as NOTEBOOK_CONVERTER
 from pipeline.documents.notebook import SUFFIX as NOTEBOOK
 from pipeline.documents.notebook import convert_notebook
@@ -15,12 +15,16 @@ from pipeline.documents.office import SUFFIXES, convert_office, office_converter
 from pipeline.documents.open_document import SUFFIX as OPEN_DOCUMENT
 from pipeline.documents.open_document import convert_open_document, open_document_converter
 from pipeline.documents.pdf import convert_pdf, pdf_converter
+from pipeline.documents.rich_text import SUFFIX as RICH_TEXT
+from pipeline.documents.rich_text import convert_rich_text, rich_text_converter
 from pipeline.errors import in_words, install_extra
 
 PDF = ".pdf"
 _OF_SUFFIX: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]] = {
     PDF: (convert_pdf, pdf_converter),
     MAIL: (convert_mail, mail_converter),
+    MAILBOX: (convert_mailbox, mail_converter),
+    RICH_TEXT: (convert_rich_text, rich_text_converter),
     NOTEBOOK: (convert_notebook, lambda: NOTEBOOK_CONVERTER),
     OPEN_DOCUMENT: (convert_open_document, open_document_converter),
     **{suffix: (convert_office, partial(office_converter, suffix)) for suffix in SUFFIXES},
@@ -29,7 +33,7 @@ _OF_SUFFIX: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]]
 CONVERTED = frozenset(_OF_SUFFIX)
 MOST_SAID = 200
 """The most characters of a library's error in a message."""
-NEEDS_EXTRA = f"needs markitdown and pypdfium2; {install_extra('docs')}"
+NEEDS_EXTRA = f"needs markitdown, pypdfium2 and striprtf; {install_extra('docs')}"
 
 
 class NoConverterError(Exception):

@@ -16,7 +16,7 @@ MARKDOWN = frozenset(
     {".md", ".markdown", ".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm", ".odt", ".ipynb"}
 )
 """Suffixes of files that are Markdown, or are converted to it."""
-WITHOUT_HEADINGS = frozenset({".pdf", ".log", ".eml"})
+WITHOUT_HEADINGS = frozenset({".pdf", ".log", ".rtf", ".eml"})
 """Suffixes of files in whose texts # never begins a heading."""
 
 # Each alternative begins at the start of a line and reads one line, so the search is linear. The

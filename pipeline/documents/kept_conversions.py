@@ -151,8 +151,10 @@ def _parse_result(kept: KeptConversion) -> Converted | None:
 
 
 def _is_complete(result: Converted) -> bool:
-    """Return whether the result has text and no page is missing."""
-    return isinstance(result, Conversion) and bool(result.text.strip()) and not result.faults
+    """Return whether the result has text and no page or document is missing."""
+    if not isinstance(result, Conversion) or result.faults:
+        return False
+    return bool(result.documents) or bool(result.text.strip())
 
 
 def _includes(present: str, converter: str) -> bool:

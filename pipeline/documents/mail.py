@@ -1,5 +1,11 @@
-"""Convert a mail (EML, RFC 5322) to text: who wrote to whom and when, and then the body."""
+"""Convert a mail (EML, RFC 5322), or the mails of a mailbox (mbox), to text.
 
+The text says who wrote to whom and when, and then has the body.
+"""
+
+import hashlib
+import mailbox
+from dataclasses import replace
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
@@ -9,12 +15,18 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from pipeline.contract.conversion import Conversion, PartFault
+from pipeline.contract.conversion import Conversion, PartDocument, PartFault
 from pipeline.documents.encoding import decoded
 from pipeline.documents.office import convert_html
+from pipeline.errors import in_words
 from pipeline.text.ids import clean
 
 SUFFIX = ".eml"
+MAILBOX = ".mbox"
+_FIRST = b"From "
+"""The beginning of a mailbox, and of each line in it above a mail."""
+_DIGITS = 16
+_MOST_SAID = 200
 ATTACHMENT = "attachment"
 """The reason of a reject that names the attachments of a mail, which are not read."""
 _FORM = 1
@@ -42,20 +54,78 @@ def convert_mail(path: Path) -> Conversion:
     """
     with path.open("rb") as file:
         mail = BytesParser(policy=policy.default).parse(file)
+    return Conversion(
+        _text_of(mail), mail_converter(), _header(mail, "Subject"), (), _metadata_of(mail),
+        _faults(mail), _sent_on(mail),
+    )  # fmt: skip
+
+
+def convert_mailbox(path: Path) -> Conversion:
+    """Convert a mailbox: each mail is a document, named by its message id or else by its content.
+
+    A mail that cannot be read, or stands there twice, is a fault of its own. Raises ValueError for
+    a file that is no mailbox, and ImportError as `convert_mail` does.
+    """
+    with path.open("rb") as file:
+        if file.read(len(_FIRST)) != _FIRST:
+            raise ValueError("no mailbox: its first line does not begin with 'From '")
+    box = mailbox.mbox(path, create=False)
+    documents: dict[str, PartDocument] = {}
+    faults: list[PartFault] = []
+    parser = BytesParser(policy=policy.default)
+    try:
+        for line, place in enumerate(box.iterkeys(), start=1):
+            content = box.get_bytes(place)
+            try:
+                mail = parser.parsebytes(content)
+                found = _mail_in_box(mail, content, line)
+                faults += [replace(fault, line=line) for fault in _faults(mail)]
+            except ImportError:
+                raise
+            except Exception as error:
+                if isinstance(error, MemoryError):
+                    raise
+                fact = f"a mail that cannot be read ({in_words(error)[:_MOST_SAID]})"
+                faults.append(PartFault("parse", f"{fact}; mend it or take it out", line=line))
+                continue
+            before = documents.setdefault(found.key, found)
+            if before is not found:
+                faults.append(_fault_of_second(found, before))
+    finally:
+        box.close()
+    return Conversion("", mail_converter(), faults=tuple(faults), documents=(*documents.values(),))
+
+
+def _mail_in_box(mail: EmailMessage, content: bytes, line: int) -> PartDocument:
+    """Return the document of a mail in a mailbox."""
+    id = _header(mail, "Message-ID").strip("<> ")
+    key = id or hashlib.sha256(content).hexdigest()[:_DIGITS]
+    return PartDocument(
+        key, line, _text_of(mail), _header(mail, "Subject"), _metadata_of(mail), _sent_on(mail)
+    )
+
+
+def _fault_of_second(found: PartDocument, before: PartDocument) -> PartFault:
+    """Return the fault of a mail with the id of one before it, which has its text or another."""
+    if replace(found, line=before.line) == before:
+        return PartFault("duplicate_row", f"the mail at {before.line} again", line=found.line)
+    message = f"another mail than that at {before.line}, with its message id; change the id"
+    return PartFault("duplicate_id", message, line=found.line)
+
+
+def _text_of(mail: EmailMessage) -> str:
+    """Return the headers that are shown and the body; raises ValueError if there are none."""
     lines = [f"{name}: {value}" for name in _SHOWN if (value := _header(mail, name))]
     body = _body_text(mail)
     if not lines and not body:
         raise ValueError("neither headers nor a body of a mail")
-    text = "\n".join(lines) + f"\n\n{body}" if body else ""
-    metadata = {
-        name: value
-        for name, header in (("from", "From"), ("to", "To"), ("message_id", "Message-ID"))
-        if (value := _header(mail, header))
-    }
-    return Conversion(
-        clean(text), mail_converter(), _header(mail, "Subject"), (), metadata, _faults(mail),
-        _sent_on(mail),
-    )  # fmt: skip
+    return clean("\n".join(lines) + f"\n\n{body}" if body else "")
+
+
+def _metadata_of(mail: EmailMessage) -> dict[str, str]:
+    """Return the headers that are metadata."""
+    headers = (("from", "From"), ("to", "To"), ("message_id", "Message-ID"))
+    return {name: value for name, header in headers if (value := _header(mail, header))}
 
 
 def _header(mail: EmailMessage, name: str) -> str:

@@ -4,7 +4,7 @@ import codecs
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Self
 
@@ -47,7 +47,7 @@ from pipeline.documents.files import list_files
 from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
 from pipeline.documents.listing import InputFile, Listing, not_read, unpacked
-from pipeline.documents.mail import ATTACHMENT
+from pipeline.documents.mail import ATTACHMENT, MAILBOX
 from pipeline.documents.mail import SUFFIX as MAIL
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.pdf import NO_TEXT
@@ -58,9 +58,9 @@ from pipeline.text.ids import clean, digest, document_id
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 """Suffixes of text files, each of which becomes one document."""
 PLAIN = frozenset({".txt", ".log"})
-NO_HEADINGS = PLAIN | {".pdf", ".xlsx", MAIL}
+NO_HEADINGS = PLAIN | {".pdf", ".xlsx", ".rtf", MAIL, MAILBOX}
 """Suffixes of texts in which # begins no heading, or one that is no title."""
-NO_TITLE_LINES = frozenset({".xlsx", MAIL})
+NO_TITLE_LINES = frozenset({".xlsx", MAIL, MAILBOX})
 """Suffixes of files whose first line is never a title."""
 FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
@@ -267,10 +267,11 @@ def load_documents(
     """Read every matching file below ``path``; return DOCUMENTS and REJECTS.
 
     Files of the kinds txt, log, md and markdown become one document each. So do PDF, DOCX, PPTX,
-    XLSX, EPUB, HTML and ODT with the extra ``docs``, and EML and IPYNB. Files of the kinds csv,
-    tsv, json, jsonl and ndjson become one document for each record. Front matter of txt and
-    Markdown (YAML between two lines of ---) gives title and metadata; the text begins after it.
-    Files in ZIP archives are read by their own kinds; their sources are ``archive.zip/file``.
+    XLSX, EPUB, HTML, ODT and RTF with the extra ``docs``, and EML and IPYNB. Files of the kinds
+    csv, tsv, json, jsonl and ndjson become one document for each record, mbox for each mail. Front
+    matter of txt and Markdown (YAML between two lines of ---) gives title and metadata; the text
+    begins after it. Files in ZIP archives are read by their own kinds; their
+    sources are ``archive.zip/file``.
 
     The id comes from the path below the folder. For records it comes from the id column, too, or
     from the record's content if there is none. So an edited file keeps its id.
@@ -279,8 +280,8 @@ def load_documents(
     ``row`` is a record of a file; ``record`` is a page (no_text_layer); ``recovered`` is a remark
     on a document (encoding_guessed); ``skipped`` is no input (unsupported, needs_docs,
     no_text_layer, empty, outside, lock_file, attachment). Other reasons are encoding, parse,
-    in_part, unreadable, unmounted, io_error, duplicate_id, too_large, too_slow, too_much_memory,
-    crashed.
+    in_part, unreadable, unmounted, io_error, duplicate_id, duplicate_row, too_large,
+    too_slow, too_much_memory, crashed.
 
     Without a ``converter``, files are converted in separate processes each time. Raises
     SettingsError if there is no such folder, or no such converter of the user's own.
@@ -482,19 +483,33 @@ def _text_document(file: InputFile, text: str, params: LoadParams, dating: Datin
 def _converted_document(
     file: InputFile, found: Conversion, params: LoadParams, dating: Dating
 ) -> Iterator[_Document | Fault]:
-    """Yield the document of a converted file, and the faults of its pages.
+    """Yield the documents of a converted file, and the faults of its parts.
 
     The metadata hold the offsets at which pages begin, and the converter's name.
     """
     text = clean(found.text)
-    if not text.strip():
+    if not text.strip() and not found.documents:
         if found.faults:
             yield Fault(NO_TEXT, _no_text_message(found.faults))
         else:
             yield Fault("empty", "no text in it; remove it")
         return
     for fault in found.faults:
-        yield Fault(fault.reason, fault.message, page=fault.page)
+        yield Fault(fault.reason, fault.message, fault.line, fault.page)
+    for part in found.documents:
+        key = f"{file.name}#{clean(part.key)}"
+        one = replace(found, text=part.text, title=part.title, metadata=part.metadata,
+                      date=part.date)  # fmt: skip
+        yield replace(_document_of(file, one, params, dating), key=key, source=key, line=part.line)
+    if not found.documents:
+        yield _document_of(file, found, params, dating)
+
+
+def _document_of(
+    file: InputFile, found: Conversion, params: LoadParams, dating: Dating
+) -> _Document:
+    """Return the document of a conversion."""
+    text = clean(found.text)
     pages = {PAGES: list(found.pages)} if found.pages else {}
     metadata = as_json({**cleaned(found.metadata), **pages, "converter": found.converter})
     title = title_of(
@@ -502,7 +517,7 @@ def _converted_document(
         lines=file.suffix not in NO_TITLE_LINES, order=params.title_order,
     )  # fmt: skip
     fields = cleaned(found.metadata)
-    yield _Document(
+    return _Document(
         file.name, file.name, title, text, metadata,
         date=dating.date_of("metadata", fields, properties=date_of_property(found.date)),
         aliases=aliases_of(fields),
