@@ -205,8 +205,9 @@ class Statement(Decision):
 class AddStatement(Statement, Scoped):
     """Add a statement to the text units of a document that have the quoted phrase.
 
-    Without a quote, the statement belongs to the document's first text unit. ``source_type`` and
-    ``target_type`` are the types of the ends, where no text says them.
+    Without a quote, the statement belongs to the document's first text unit. Without a document, it
+    is a document of its own, whose source is ``own_source``. ``source_type`` and ``target_type``
+    are the types of the ends, where no text says them.
     """
 
     kind: Literal["add_statement"] = "add_statement"
@@ -214,11 +215,21 @@ class AddStatement(Statement, Scoped):
     source_type: str = ""
     target_type: str = ""
 
+    @property
+    def own_source(self) -> str:
+        """The source of the document that the statement is, if it names none."""
+        return f"corrections.jsonl#{self.id}"
+
+    @property
+    def document_id(self) -> str:
+        """The id of the document that states it, or of the one that it is."""
+        return super().document_id or document_id(self.own_source)
+
     @model_validator(mode="after")
-    def _check_document(self) -> Self:
-        """Check that the statement has a source. Raises ValueError if it names no document."""
-        if not self.document:
-            raise ValueError("a statement needs the document that it is cited by; name its path")
+    def _check_quote(self) -> Self:
+        """Check that a quote has a document. Raises ValueError if it has none."""
+        if self.quote and not self.document:
+            raise ValueError("a quote needs the document that has it; name its path")
         return self
 
 

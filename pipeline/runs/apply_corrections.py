@@ -6,10 +6,12 @@ files have changed since. The steps behind them run, but for what an endpoint wo
 
 from dataclasses import replace
 
+from pipeline.corrections.own_documents import read_own_statements
 from pipeline.engine.plan import PlannedStep, Planner, RunOptions, Selection
 from pipeline.engine.runner import asks_elsewhere
-from pipeline.engine.workflow import Workflow
-from pipeline.errors import UsageError
+from pipeline.engine.workflow import READ_TABLE, Workflow
+from pipeline.errors import UsageError, counted
+from pipeline.runs.correction_matches import corrections_file, find_step
 from pipeline.runs.correction_steps import CORRECT, MERGE, READ, RESOLVE
 from pipeline.runs.ontology_steps import CHECK
 from pipeline.runs.services import Services
@@ -33,6 +35,7 @@ def options_to_apply(project: Services, workflow: Workflow) -> RunOptions:
             f"workflow '{workflow.name}': no run yet to apply corrections to; 'graphmill run"
             f" {workflow.name}' follows them"
         )
+    _refuse_new_documents(project, workflow, previous)
     selection = Selection(skip=_frozen_steps(workflow))
     _refuse_other_changes(project, workflow, previous, selection)
     return replace(RunOptions(), selection=selection, without_calls=True)
@@ -53,6 +56,20 @@ def _frozen_steps(workflow: Workflow) -> tuple[str, ...]:
         for place, step in enumerate(workflow.steps)
         if place < deciding[0] or (not step.verb.inputs and step.verb.name != READ)
     )
+
+
+def _refuse_new_documents(project: Services, workflow: Workflow, previous: Manifest) -> None:
+    """Raise UsageError if the first statement without a document is added since the last run.
+
+    It brings steps that read it, which cannot be left as a run without them left them.
+    """
+    reading = find_step(workflow, READ_TABLE)
+    statements = read_own_statements(corrections_file(project, workflow))
+    if reading is not None and reading.id not in previous.steps and statements:
+        raise UsageError(
+            f"{counted(len(statements), 'added statement')} without a document: 'graphmill run"
+            f" {workflow.name}' makes a document of each, and follows all corrections"
+        )
 
 
 def _refuse_other_changes(

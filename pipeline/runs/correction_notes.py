@@ -1,6 +1,6 @@
 """Say which corrections have no effect, and why one may not do what was meant."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pipeline.corrections.decisions import (
     AddStatement,
@@ -14,7 +14,8 @@ from pipeline.corrections.decisions import (
     Statement,
 )
 from pipeline.corrections.file import read_lines, write_decision
-from pipeline.engine.workflow import Workflow
+from pipeline.corrections.own_documents import is_own_document
+from pipeline.engine.workflow import READ_TABLE, Workflow
 from pipeline.errors import counted
 from pipeline.ontology.read import FILE as ONTOLOGY_FILE
 from pipeline.ontology.type_names import TypeNames
@@ -57,7 +58,9 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
     if matches is None:
         return
     unmatched = matches.known - set(matches.counts)
-    useless = [each for each in about_records if each.id in unmatched]
+    without_effect = [each for each in about_records if each.id in unmatched]
+    yield from _note_own_documents(workflow, filter(is_own_document, without_effect))
+    useless = [each for each in without_effect if not is_own_document(each)]
     for decision in useless[:SHOWN]:
         line = write_decision(decision)
         yield f"{file.name}: correction {decision.id} matches nothing: {line}"
@@ -66,6 +69,18 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
             f"{file.name}: {len(useless) - SHOWN} more match nothing; 'graphmill corrections list'"
             " shows them"
         )
+
+
+def _note_own_documents(workflow: Workflow, statements: Iterable[Decision]) -> Iterator[str]:
+    """Yield why added statements that are documents of their own are not in the tables."""
+    count = len(list(statements))
+    if not count:
+        return
+    added = f"{counted(count, 'added statement')} without a document"
+    if find_step(workflow, READ_TABLE) is None:
+        yield f"{added}: workflow '{workflow.name}' reads no tables; name a document for each"
+    else:
+        yield f"{added}: 'graphmill run {workflow.name}' reads them, for each becomes a document"
 
 
 def note_effect(workflow: Workflow, decision: Decision, records: int | None) -> Iterator[str]:
@@ -77,6 +92,8 @@ def note_effect(workflow: Workflow, decision: Decision, records: int | None) -> 
     if find_step(workflow, needed) is None:
         page = "docs/resolution.md" if is_pair else "docs/corrections.md"
         yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"
+    elif records == 0 and is_own_document(decision):
+        yield "the next run makes a document of it, by which it is cited"
     elif records == 0 and isinstance(decision, Statement):
         yield (
             "nothing in the last run is said so; names are those before any correction, and source"

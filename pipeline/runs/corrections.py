@@ -30,6 +30,7 @@ from pipeline.corrections.file import (
     read_lines,
     write_decisions,
 )
+from pipeline.corrections.own_documents import is_own_document
 from pipeline.corrections.values import plain_phrase
 from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Workflow
@@ -119,6 +120,9 @@ def list_effects(project: Services, name: str | None = None) -> list[Effect]:
             effects.append(Effect(decision))
         elif isinstance(decision, Pair):
             effects.append(Effect(decision, pending=_is_pin_pending(project, workflow, decision)))
+        elif is_own_document(decision) and matches and decision.id not in matches.counts:
+            # Applying corrections at once reads no new document.
+            effects.append(Effect(decision, pending=True))
         elif matches is None or decision.id not in matches.known:
             is_followed = find_step(workflow, CORRECT) is not None
             effects.append(Effect(decision, pending=is_followed))

@@ -147,6 +147,7 @@ class Services:
     def _workflow_without_views(self, name: str | None) -> Workflow:
         import pipeline.verbs  # noqa: F401  (registers them)
         from pipeline.contract.own_verbs import read_verbs
+        from pipeline.corrections.file import FILE as CORRECTIONS
         from pipeline.engine.workflow_file import InputStep, read_workflow
         from pipeline.models.base import ChatModel, EmbeddingModel
         from pipeline.ontology.read import read_ontology
@@ -187,7 +188,7 @@ class Services:
             reading = read_workflow(other, sections, steps, own, models)
             workflow = with_input_files(workflow, reading)
         tables_root = self.tables_root or self.root
-        workflow = with_tables(workflow, tables_root)
+        workflow = with_tables(workflow, tables_root, self.root / CORRECTIONS)
         ids = list_ids_of_tables(workflow, tables_root)
         ontology = read_ontology(self.root) or (OPEN if ids else None)
         if ontology is not None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.contract.registry import REGISTRY
+from pipeline.corrections.own_documents import has_own_statements
 from pipeline.documents.own_tables.columns import FILE, FOLDER, list_id_properties
 from pipeline.engine.workflow import (
     DOCUMENTS,
@@ -31,17 +32,19 @@ FILE_DOCUMENTS = "file_documents"
 TABLE_DOCUMENTS, TABLE_EXTRACTIONS = "table_documents", "table_extractions"
 
 
-def with_tables(workflow: Workflow, root: Path) -> Workflow:
+def with_tables(workflow: Workflow, root: Path, corrections: Path) -> Workflow:
     """Return the workflow with the steps that read the project's own tables.
 
-    A project without tables stays as it is, and so does a workflow that names the verb read_table
-    itself, or that does not merge extractions of text units.
+    Statements of the file ``corrections`` that no document states are read as rows. A project with
+    neither stays as it is, and so does a workflow that names the verb read_table itself, or that
+    does not merge extractions of text units.
     """
     names_it = any(step.verb.name == READ_TABLE for step in workflow.steps)
     records = {step.inputs[EXTRACTIONS] for step in workflow.steps if step.verb.name == MERGE}
     written = {table for step in workflow.steps for table in step.outputs.values()}
     fits = len(records) == 1 and {DOCUMENTS, TEXT_UNITS} <= written
-    if names_it or not fits or not has_tables(root / FOLDER):
+    has_rows = has_tables(root / FOLDER) or has_own_statements(corrections)
+    if names_it or not fits or not has_rows:
         return workflow
     extracted = records.pop()
     reading = _asking_of_texts(workflow, extracted)
@@ -50,7 +53,7 @@ def with_tables(workflow: Workflow, root: Path) -> Workflow:
         changed = _read_files_alone(step) if step.id in reading else step
         tables = set(step.outputs.values())
         if DOCUMENTS in tables:
-            steps += _documents_with_rows(changed, root)
+            steps += _documents_with_rows(changed, root, corrections)
         elif TEXT_UNITS in tables:
             steps += _text_units_of_files(changed)
         elif extracted in tables:
@@ -103,11 +106,11 @@ def _read_files_alone(step: Step) -> Step:
     return replace(step, inputs=_renamed(step.inputs, TEXT_UNITS, FILE_TEXT_UNITS))
 
 
-def _documents_with_rows(loader: Step, root: Path) -> Iterator[Step]:
+def _documents_with_rows(loader: Step, root: Path, corrections: Path) -> Iterator[Step]:
     """Yield the step that writes the documents, and those that add the rows of tables."""
     yield replace(loader, outputs=_renamed(loader.outputs, DOCUMENTS, FILE_DOCUMENTS))
     read = REGISTRY.verbs[READ_TABLE]
-    params = TableParams(root=str(root))
+    params = TableParams(root=str(root), corrections=str(corrections))
     yield Step(READ_TABLE, read, params, {}, {DOCUMENTS: TABLE_DOCUMENTS, REJECTS: REJECTS})
     add = REGISTRY.verbs[ADD]
     inputs = {DOCUMENTS: FILE_DOCUMENTS, TABLE_DOCUMENTS: TABLE_DOCUMENTS}

@@ -24,6 +24,7 @@ from pipeline.contract.fingerprint import library_versions
 from pipeline.contract.kept_codes import sources_hash
 from pipeline.contract.registry import REGISTRY
 from pipeline.corrections.file import FILE as CORRECTIONS_FILE
+from pipeline.corrections.own_documents import has_own_statements
 from pipeline.documents.own_tables.columns import ENTITIES, list_id_properties
 from pipeline.documents.own_tables.columns import FILE as TABLES_FILE
 from pipeline.documents.own_tables.columns import FOLDER as TABLES_FOLDER
@@ -88,7 +89,8 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         # A worker reads no correction, for it may quote a document. It has the steps of a project
         # that has some.
         yield CORRECTIONS_FILE, b""
-    if has_tables(project.root / TABLES_FOLDER):
+    corrections = project.root / CORRECTIONS_FILE
+    if has_tables(project.root / TABLES_FOLDER) or has_own_statements(corrections):
         # A worker reads no table. It has the steps of a project that has tables.
         properties = list_id_properties(project.root / TABLES_FOLDER)
         yield f"{TABLES_FOLDER}/{TABLES_FILE}", _name_master_data(properties)

@@ -12,6 +12,10 @@ from pipeline.contract.laws import Law, Part
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
+from pipeline.corrections.decisions import AddStatement
+from pipeline.corrections.file import FILE as CORRECTIONS
+from pipeline.corrections.file import Line
+from pipeline.corrections.own_documents import read_own_statements
 from pipeline.documents.files import list_files
 from pipeline.documents.listing import InputFile, Listing
 from pipeline.documents.metadata import as_json, content_hash
@@ -25,7 +29,7 @@ from pipeline.documents.own_tables.columns import (
 from pipeline.documents.own_tables.files import GUESSED, KINDS, read_rows
 from pipeline.documents.own_tables.rows import TableRow, read_row
 from pipeline.documents.records import Fault, Record
-from pipeline.text.ids import clean, document_id
+from pipeline.text.ids import clean, digest, document_id
 
 IN_A_FILE = "#:"
 """The characters that separate the name of a file from a row or a line of it."""
@@ -40,11 +44,13 @@ have other names, or the wrong values."""
 
 class TableParams(Params):
     """``path`` is the folder with the tables; a relative path starts at ``root``, the project's
-    folder."""
+    folder. ``corrections`` is the file whose added statements without a document are rows too; by
+    default it is the one in ``root``."""
 
     path: str = FOLDER
     # Not part of the fingerprint: a project may move to another folder.
     root: str = Field(default=".", exclude=True)
+    corrections: str = Field(default="", exclude=True)
     _listing: Listing | None = PrivateAttr(default=None)
 
     @property
@@ -54,13 +60,30 @@ class TableParams(Params):
     def following(self, last: Mapping[str, str]) -> Self:
         """Return params with the files as they are now."""
         found = self.model_copy()
-        found._listing = list_files(str(self.folder), "**/*")
+        found._listing = self._list_tables()
         return found
 
     @property
     def listing(self) -> Listing:
         """The files as they were listed last, or as they are now if they were not listed."""
-        return self._listing or list_files(str(self.folder), "**/*")
+        return self._listing or self._list_tables()
+
+    def _list_tables(self) -> Listing:
+        """Return the files of the folder. Raises SettingsError if there is nothing to read."""
+        if not self.folder.exists() and self.statements:
+            return Listing(())
+        return list_files(str(self.folder), "**/*")
+
+    @property
+    def statements(self) -> list[Line]:
+        """The lines of corrections.jsonl that are rows: statements without a document."""
+        return read_own_statements(Path(self.corrections or Path(self.root) / CORRECTIONS))
+
+    @property
+    def statements_digest(self) -> str:
+        """A hash of these lines with their authors, "" if there are none."""
+        parts = [f"{line.decision.id} {line.decision.by}" for line in self.statements]
+        return digest(*sorted(parts)) if parts else ""
 
 
 def tables_digest(params: TableParams) -> str:
@@ -68,12 +91,18 @@ def tables_digest(params: TableParams) -> str:
 
     It is empty if a transient error kept a file from being read.
     """
-    return params.listing.digest
+    return _with_statements(params.listing.digest, params)
 
 
 def tables_version(params: TableParams) -> str:
     """Return a version that changes whenever a table is written, even if unchanged."""
-    return params.listing.version
+    return _with_statements(params.listing.version, params)
+
+
+def _with_statements(listed: str, params: TableParams) -> str:
+    """Return a hash of the files together with that of added statements, if there are any."""
+    added = params.statements_digest
+    return digest(listed, added) if listed and added else listed
 
 
 TABLE_FILES = table("name", name=STRING, content=STRING, columns=STRING)
@@ -135,6 +164,9 @@ def find_tables(params: TableParams) -> pd.DataFrame:
         if file.name != FILE:
             said = columns.get(file.name, AS_NAMED).digest
             rows.append((_name_of(file), content or "", said))
+    added = params.statements_digest
+    if added:
+        rows.append((CORRECTIONS, added, ""))
     return TABLE_FILES.frame(rows)
 
 
@@ -158,6 +190,8 @@ def read_tables(files: pd.DataFrame, params: TableParams) -> tuple[pd.DataFrame,
                 rows = []
         if rows:
             frames.append(DOCUMENTS.frame(rows))
+    if CORRECTIONS in wanted:
+        frames.append(DOCUMENTS.frame([_statement_row(line) for line in params.statements]))
     documents = pd.concat(frames, ignore_index=True) if frames else DOCUMENTS.frame()
     return documents, REJECTS.frame(rejects)
 
@@ -261,6 +295,38 @@ def _document_row(file: InputFile, row: TableRow) -> dict[str, Any]:
         "title_from": "file_name",
         "date": row.date,
         "date_from": "metadata" if row.date else "",
+        "aliases": [],
+    }
+
+
+def _statement_row(line: Line) -> dict[str, Any]:
+    """Return a row of DOCUMENTS for a statement that a person has added.
+
+    Its metadata have no record: ``correct_extractions`` adds the statement, as it adds those that
+    are cited by other documents, and so a person has the last word on its type.
+    """
+    said = line.decision
+    assert isinstance(said, AddStatement)
+    row = TableRow(
+        line.number,
+        said.id,
+        said.source,
+        said.target,
+        type=said.type,
+        description=said.description,
+    )
+    text = row.sentence()
+    author = f", by {said.by}" if said.by else ""
+    return {
+        "id": said.document_id,
+        "title": f"correction {said.id}{author}",
+        "text": text,
+        "source": said.own_source,
+        "metadata": as_json({"correction": said.id}),
+        "content_hash": content_hash(author, text, ""),
+        "title_from": "file_name",
+        "date": "",
+        "date_from": "",
         "aliases": [],
     }
 

@@ -16,6 +16,7 @@ def written(folder: Path, *lines: dict | str) -> Path:
     return path
 
 
+STATEMENT = {"kind": "add_statement", "source": "A", "target": "B", "description": "x"}
 RENAME = {"kind": "rename", "entity": "Acme", "to": "Acme Corporation"}
 
 
@@ -59,7 +60,7 @@ def test_decisions_that_were_written_are_read_back(tmp_path: Path):
         ({"kind": "rename", "entity": "A", "to": "B", "colour": "red"}, "field 'colour'"),
         ({"kind": "rename", "entity": "A", "to": " A "}, "has this name already"),
         ({"kind": "same", "a": "A", "b": "a"}, "one name but for case"),
-        ({"kind": "add_statement", "source": "A", "target": "B", "description": "x"}, "document"),
+        ({**STATEMENT, "quote": "x"}, "a quote needs the document"),
         ({"kind": "delete_statement", "source": "A", "target": "A"}, "one entity"),
         ({"kind": "describe_entity", "entity": "A", "description": "x" * 1501}, "1500"),
         ({"kind": "set_type", "entity": "A", "to": "B\0C"}, "to has a control character"),

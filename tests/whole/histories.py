@@ -117,6 +117,10 @@ CORRECTIONS: list[dict[str, Any]] = [
         "kind": "add_statement", "source": "Mira Vale", "target": "Quill", "type": "lives in",
         "description": "Mira Vale lives in Quill.", "document": "b.md",
     },
+    {
+        "kind": "add_statement", "source": "Ada Holm", "target": "Skarrow Lamp", "type": "lit",
+        "description": "Ada Holm lit the Skarrow Lamp.", "by": "ann",
+    },
     {"kind": "set_type", "entity": "Skarrow Lamp", "to": "PLACE"},
     {"kind": "set_property", "entity": "Skarrow Lamp", "property": "height", "value": "90 ft"},
     {
