@@ -187,6 +187,15 @@ class _Walk:
         return False
 
 
+def is_match(name: str, pattern: str) -> bool:
+    """Return whether the name of a file matches a glob pattern, such as ``**/*.csv``."""
+    parts = PurePath(pattern).parts
+    places = frozenset({0})
+    for part in name.split("/"):
+        places = _matcher(parts, places - {len(parts)})(part)
+    return len(parts) in places
+
+
 @cache
 def _matcher(pattern: tuple[str, ...], places: frozenset[int]) -> Callable[[str], frozenset[int]]:
     """Return a function that matches a name in a folder with parts of the pattern.

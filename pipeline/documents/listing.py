@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from pipeline.documents.archives import DAMAGED, MemberReader
+from pipeline.documents.conversations import slack_exports
 from pipeline.documents.file_hashes import (
     hashed,
     is_settled,
@@ -115,6 +116,11 @@ class Listing:
         return digest(*parts)
 
     @cached_property
+    def exports(self) -> frozenset[str]:
+        """The folders of exports of Slack among the files."""
+        return slack_exports(file.name for file in self.files)
+
+    @cached_property
     def version(self) -> str:
         """A hash that changes whenever a file is written, even if its content stays the same."""
         lines = [f"{file.name}\n{_state_as_text(file)}" for file in self.files]
@@ -146,6 +152,14 @@ def _hash(file: InputFile, archives: MemberReader) -> tuple[bytes, str | None]:
         return b"", "unreadable" if error.errno in CLOSED else None
     except DAMAGED:
         return b"", "parse"
+
+
+def content_of(file: InputFile) -> bytes:
+    """Return the content of a file, which may be in an archive; raises OSError and `DAMAGED`."""
+    if not file.member:
+        return file.path.read_bytes()
+    with MemberReader() as archives, archives.open(file.place, file.member) as stream:
+        return stream.read()
 
 
 @contextmanager

@@ -52,12 +52,21 @@ DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name"
 """An origin of a document's date, as in the column ``date_from`` of documents."""
 
 
+class InputColumns(Section):
+    """The columns of records that have the id, the title and the text."""
+
+    id: str = "id"
+    title: str = "title"
+    text: str = "text"
+
+
 class InputSettings(Section):
     path: str = "data/input"
     file_pattern: str = "**/*"
     id_column: str = "id"
     title_column: str = "title"
     text_column: str = "text"
+    columns: dict[str, InputColumns] = {}
     title_order: tuple[TitleFrom, ...] = ("given", "heading", "file_name", "first_line")
     dates_from: tuple[DateFrom, ...] = (
         "front_matter", "metadata", "properties", "mail", "file_name",

@@ -4,12 +4,13 @@ import codecs
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Self
 
 import pandas as pd
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from pipeline.contract.conversion import (
     PAGES,
@@ -27,7 +28,18 @@ from pipeline.contract.laws import Law, Part
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
 from pipeline.documents.aliases import aliases_of
+from pipeline.documents.archives import DAMAGED
 from pipeline.documents.archives import SUFFIX as ARCHIVE
+from pipeline.documents.conversations import (
+    LIST_OF_EXPORT,
+    NO_NAMES,
+    PEOPLE,
+    chat_fields,
+    is_chat,
+    people_of,
+    read_slack_day,
+    slack_place,
+)
 from pipeline.documents.conversion import CONVERTED
 from pipeline.documents.dates import (
     DEFAULT_FIELDS,
@@ -42,11 +54,11 @@ from pipeline.documents.dates import (
     date_of_mail,
     date_of_property,
 )
-from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
-from pipeline.documents.files import list_files
+from pipeline.documents.encoding import DecodedText, UndecodableError, decode, decoded
+from pipeline.documents.files import is_match, list_files
 from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
-from pipeline.documents.listing import InputFile, Listing, not_read, unpacked
+from pipeline.documents.listing import InputFile, Listing, content_of, not_read, unpacked
 from pipeline.documents.mail import ATTACHMENT, MAILBOX
 from pipeline.documents.mail import SUFFIX as MAIL
 from pipeline.documents.metadata import as_json, cleaned, content_hash
@@ -76,6 +88,16 @@ GUESSED = "encoding_guessed"
 """The reason of a reject that is a mere remark: the document is there."""
 
 
+class Columns(BaseModel):
+    """The columns of records that have the id, the title and the text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = "id"
+    title: str = "title"
+    text: str = "text"
+
+
 class LoadParams(Params):
     """The files to read, and how records and encodings are read.
 
@@ -85,7 +107,8 @@ class LoadParams(Params):
     which hashes of files are kept between runs, "" for none. ``title_order`` has the origins of a
     document's title, the best first. ``dates_from`` are the origins of a
     document's date, the best first, and ``date_fields`` the fields of metadata that may hold it.
-    ``day_first`` says whether 03/04/2024 is in April; None takes the year alone.
+    ``day_first`` says whether 03/04/2024 is in April; None takes the year alone. ``columns`` has
+    the columns of files of records that match a pattern, in place of those of all files.
     """
 
     # Not part of the fingerprint: a project may move, and the stamp covers the content.
@@ -109,7 +132,9 @@ class LoadParams(Params):
     # `noted` hands them to the next run.
     mounts: tuple[str, ...] = Field(default=(), exclude=True)
     hashes: str = Field(default="", exclude=True)
+    columns: dict[str, Columns] = Field(default_factory=dict)
     _listing: Listing | None = PrivateAttr(default=None)
+    _people: dict[str, dict[str, str] | None] = PrivateAttr(default_factory=dict)
 
     def noted(self) -> Mapping[str, str]:
         """Return notes for the next run, which ``following`` reads."""
@@ -146,6 +171,23 @@ class LoadParams(Params):
         listed = self.model_copy()
         listed._listing = self.listing
         return listed
+
+    def columns_of(self, name: str) -> Columns:
+        """Return the columns of a file of records: of the first pattern that its name matches."""
+        of_all = Columns(id=self.id_column, title=self.title_column, text=self.text_column)
+        found = (own for pattern, own in self.columns.items() if is_match(name, pattern))
+        return next(found, of_all)
+
+    def people_in(self, export: str) -> dict[str, str] | None:
+        """Return the names of people of an export of Slack, or None if they cannot be read."""
+        if export not in self._people:
+            name = _name_below(export, PEOPLE)
+            listed = next(file for file in self.listing.files if file.name == name)
+            self._people[export] = None
+            with suppress(OSError, *DAMAGED):
+                content = b"" if listed.fault else content_of(listed)
+                self._people[export] = people_of(decode(content, "utf-8", ()))
+        return self._people[export]
 
     @property
     def rules(self) -> ConversionRules:
@@ -270,8 +312,8 @@ def load_documents(
     XLSX, EPUB, HTML, ODT and RTF with the extra ``docs``, and EML and IPYNB. Files of the kinds
     csv, tsv, json, jsonl and ndjson become one document for each record, mbox for each mail. Front
     matter of txt and Markdown (YAML between two lines of ---) gives title and metadata; the text
-    begins after it. Files in ZIP archives are read by their own kinds; their
-    sources are ``archive.zip/file``.
+    begins after it. A conversation of ChatGPT is a record, a day of a Slack channel a document.
+    Files in ZIP archives are read by their own kinds; their sources are ``archive.zip/file``.
 
     The id comes from the path below the folder. For records it comes from the id column, too, or
     from the record's content if there is none. So an edited file keeps its id.
@@ -299,7 +341,7 @@ def find_files(params: LoadParams) -> pd.DataFrame:
         if is_converted(suffix, rules)
     }
     names = [file.name for file in listing.files]
-    contents = [content or "" for content in listing.contents]
+    contents = _contents_of(listing)
     # Without a suffix to convert, no file is asked for its suffix.
     converters = [""] * len(names)
     if converter_names:
@@ -311,6 +353,28 @@ def find_files(params: LoadParams) -> pd.DataFrame:
         "written": _file_dates(params),
     }
     return FILES.frame(pd.DataFrame(columns))
+
+
+def _contents_of(listing: Listing) -> list[str]:
+    """Return the hash of each file's content, or "" if it is unknown.
+
+    That of a day of a Slack export is also over the list of people, whose names stand in its text.
+    """
+    contents = [content or "" for content in listing.contents]
+    if not listing.exports:
+        return contents
+    content_of_name = dict(zip((file.name for file in listing.files), contents, strict=True))
+    for number, file in enumerate(listing.files):
+        export, channel = slack_place(file.name, listing.exports) or ("", "")
+        if channel:
+            people = content_of_name[_name_below(export, PEOPLE)]
+            contents[number] = digest(contents[number], people)
+    return contents
+
+
+def _name_below(folder: str, name: str) -> str:
+    """Return the name of a file in a folder, of which "" is the topmost one."""
+    return f"{folder}/{name}" if folder else name
 
 
 def read_files(
@@ -570,6 +634,10 @@ def _record_documents(
     file: InputFile, text: str, params: LoadParams, dating: Dating
 ) -> Iterator[_Document | Fault]:
     """Yield the documents and faults of a file of records."""
+    place = slack_place(file.name, params.listing.exports)
+    if place:
+        yield from _slack_documents(file, place, text, params, dating)
+        return
     # The number of records of the same content so far, by a digest.
     seen: Counter[str] = Counter()
     for item in _read_records(file, text, params):
@@ -579,11 +647,49 @@ def _record_documents(
             yield _record_document(file, item, params, seen, dating)
 
 
+def _slack_documents(
+    file: InputFile, place: tuple[str, str], text: str, params: LoadParams, dating: Dating
+) -> Iterator[_Document | Fault]:
+    """Yield the document of a day of a Slack channel, and the faults of its messages."""
+    export, channel = place
+    if not channel:
+        yield LIST_OF_EXPORT
+        return
+    names = params.people_in(export)
+    if names is None:
+        yield NO_NAMES
+        return
+    date = PurePath(file.name).stem
+    found = False
+    for item in read_slack_day(text, names):
+        if isinstance(item, Fault):
+            yield item
+            continue
+        found = True
+        title = title_of(
+            item.text, date, given=f"{channel} {date}", headings=False, order=params.title_order
+        )
+        fields = {"channel": channel, "date": date, "people": item.people}
+        yield _Document(
+            file.name, file.name, title, clean(item.text), as_json(cleaned(fields)),
+            date=dating.date_of("metadata", fields),
+        )  # fmt: skip
+    if not found:
+        yield Fault("empty", "no message in it; nothing to do")
+
+
 def _read_records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
     """Read the records of a file by its suffix; yield a fault for each unreadable one."""
+    columns = params.columns_of(file.name)
     if file.suffix in (".csv", ".tsv"):
-        return read_csv(text, params.text_column)
-    return read_json(text) if file.suffix == ".json" else read_jsonl(text)
+        yield from read_csv(text, columns.text)
+        return
+    for item in read_json(text) if file.suffix == ".json" else read_jsonl(text):
+        if isinstance(item, Record) and is_chat(item.fields):
+            names = (columns.id, columns.title, columns.text)
+            yield Record(item.line, chat_fields(item.fields, names))
+        else:
+            yield item
 
 
 def _record_document(
@@ -591,15 +697,16 @@ def _record_document(
 ) -> _Document | Fault:
     """Return the document of a record, or its fault."""
     fields = {clean(name): cleaned(value) for name, value in record.fields.items()}
-    cell = fields.pop(params.text_column, None)
+    columns = params.columns_of(file.name)
+    cell = fields.pop(columns.text, None)
     if isinstance(cell, dict | list):
-        return Fault("parse", f"'{params.text_column}' is not a text; write a string", record.line)
+        return Fault("parse", f"'{columns.text}' is not a text; write a string", record.line)
     text = _as_text(cell)
     if not text.strip():
-        message = f"no text in '{params.text_column}'; fill it or set input.text_column"
+        message = f"no text in '{columns.text}'; fill it or set input.text_column"
         return Fault("empty", message, record.line)
-    identity = _as_text(fields.pop(params.id_column, None)).strip()
-    title = " ".join(_as_text(fields.pop(params.title_column, None)).split())
+    identity = _as_text(fields.pop(columns.id, None)).strip()
+    title = " ".join(_as_text(fields.pop(columns.title, None)).split())
     metadata = as_json(fields)
     if identity:
         key = source = f"{file.name}#{identity}"

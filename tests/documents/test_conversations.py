@@ -1,0 +1,179 @@
+"""Exports of ChatGPT and Slack: who said what and when, and what is no message."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.documents.conversations import slack_exports, slack_place
+from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
+from tests.documents.test_archives import WORKFLOW, pack
+from tests.engine.documents.test_unread import kept, night
+from tests.projects import new_project
+
+MORNING = 1714731300.0
+
+
+def node(id: str, parent: str | None, role: str, *parts: object, **content: object) -> dict:
+    message = {
+        "author": {"role": role},
+        "create_time": MORNING,
+        "content": {"content_type": "text", "parts": list(parts), **content},
+    }
+    return {"id": id, "parent": parent, "message": message}
+
+
+CHAT = {
+    "title": "The lens of Quill Point",
+    "conversation_id": "c1",
+    "create_time": MORNING,
+    "update_time": MORNING + 86_400,
+    "current_node": "answer",
+    "mapping": {
+        "root": {"id": "root", "parent": None, "message": None},
+        "system": node("system", "root", "system", "Be brief."),
+        "asked": node("asked", "system", "user", "Who built it?", {"asset": "picture"}),
+        "dropped": node("dropped", "asked", "assistant", "An answer that was made again."),
+        "answer": node("answer", "asked", "assistant", "Mira Vale."),
+    },
+}
+
+
+def read(folder: Path, **params: Any) -> tuple[Any, dict[str, str]]:
+    documents, rejects = load_documents(LoadParams(path=str(folder), **params))
+    return documents, dict(zip(rejects["row_id"], rejects["reason"], strict=True))
+
+
+def write(folder: Path, files: dict[str, object]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def test_a_conversation_of_chatgpt_is_a_document(tmp_path: Path):
+    write(tmp_path, {"conversations.json": [CHAT]})
+    documents, reasons = read(tmp_path)
+    [row] = documents.to_dict("records")
+    assert row["text"] == (
+        "user, 2024-05-03 10:15:\nWho built it?\n\nassistant, 2024-05-03 10:15:\nMira Vale."
+    )
+    assert (row["source"], row["title"]) == ("conversations.json#c1", "The lens of Quill Point")
+    assert row["date"] == "2024-05-04"
+    assert json.loads(row["metadata"]) == {"created": "2024-05-03", "updated": "2024-05-04"}
+    assert reasons == {}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"mapping": {}},
+        {"current_node": None},
+        {"current_node": "no such"},
+        {"mapping": {"answer": {"message": 7}}},
+        {"mapping": {"answer": []}},
+        {"mapping": {"answer": {**node("answer", "answer", "user"), "parent": "answer"}}},
+    ],
+)
+def test_a_broken_conversation_costs_itself_alone(tmp_path: Path, broken: dict[str, object]):
+    other = {**CHAT, "conversation_id": "c2", "create_time": 1e300, "update_time": "?"}
+    write(tmp_path, {"conversations.json": [{**CHAT, **broken}, other]})
+    documents, reasons = read(tmp_path)
+    assert list(documents["source"]) == ["conversations.json#c2"]
+    assert reasons == {"conversations.json:1": "empty"}
+
+
+PEOPLE = [
+    {"id": "U1", "name": "mira", "profile": {"real_name": "Mira Vale"}},
+    {"id": "U2", "name": "torr", "profile": {"real_name": ""}},
+]
+DAY = [
+    {"type": "message", "user": "U2", "ts": "1714731420.0", "thread_ts": "1714731300.0",
+     "text": "By <@U1>, see <https://example.org|the plan> &amp; <#C1|light>"},
+    {"type": "message", "user": "U2", "ts": "1714731360.0", "text": "Good morning."},
+    {"type": "message", "user": "U1", "ts": "1714731300.0", "text": "Who built it?",
+     "files": [{"name": "lens.png"}]},
+    {"type": "message", "user": "U9", "ts": "1714731500.0", "text": "x", "subtype": "channel_join"},
+    {"type": "message", "username": "bot", "ts": "1714731600.0", "text": "Done.",
+     "thread_ts": "1714640000.0"},
+]  # fmt: skip
+EXPORT = {
+    "users.json": PEOPLE,
+    "channels.json": [{"id": "C1", "name": "light"}],
+    "light/2024-05-03.json": DAY,
+    "light/2024-05-04.json": [
+        {"type": "message", "user": "U1", "ts": "1714817700", "text": "Yes."}
+    ],
+}
+
+
+def test_a_day_of_a_slack_channel_is_a_document(tmp_path: Path):
+    write(tmp_path, EXPORT)
+    documents, reasons = read(tmp_path)
+    row = documents.set_index("source").loc["light/2024-05-03.json"]
+    assert row["text"] == (
+        "bot, 2024-05-03 10:20, in a thread of 2024-05-02:\nDone.\n\n"
+        "Mira Vale, 2024-05-03 10:15:\nWho built it?\n[file: lens.png]\n\n"
+        "torr, 2024-05-03 10:17, in reply to Mira Vale:\n"
+        "By @Mira Vale, see [the plan](https://example.org) & #light\n\n"
+        "torr, 2024-05-03 10:16:\nGood morning."
+    )
+    assert (row["title"], row["date"]) == ("light 2024-05-03", "2024-05-03")
+    assert json.loads(row["metadata"])["people"] == ["Mira Vale", "bot", "torr"]
+    assert len(documents) == 2
+    assert reasons == {"channels.json": "unsupported", "users.json": "unsupported"}
+
+
+def test_an_export_is_known_by_its_lists_in_a_folder_or_an_archive(tmp_path: Path):
+    pack(tmp_path / "slack.zip", {name: json.dumps(rows) for name, rows in EXPORT.items()})
+    write(tmp_path / "folder", EXPORT)
+    documents, _ = read(tmp_path)
+    assert sorted(documents["source"]) == [
+        "folder/light/2024-05-03.json", "folder/light/2024-05-04.json",
+        "slack.zip/light/2024-05-03.json", "slack.zip/light/2024-05-04.json",
+    ]  # fmt: skip
+    exports = slack_exports(["x/users.json", "x/channels.json", "users.json"])
+    assert exports == {"x"}
+    assert slack_place("x/light/2024-05-03.json", exports) == ("x", "light")
+    for other in ("light/2024-05-03.json", "x/light/list.json", "x/a/b/2024-05-03.json"):
+        assert slack_place(other, exports) is None
+
+
+def test_another_name_changes_the_days_and_no_other_file(tmp_path: Path):
+    write(tmp_path, {**EXPORT, "other.json": [{"text": "A letter."}]})
+    params = LoadParams(path=str(tmp_path))
+    before = find_files(params).set_index("name")["content"]
+    write(tmp_path, {"users.json": PEOPLE[:1]})
+    after = find_files(params).set_index("name")["content"]
+    assert sorted(after[after != before].index) == [
+        "light/2024-05-03.json", "light/2024-05-04.json", "users.json",
+    ]  # fmt: skip
+
+
+def test_a_damaged_export_keeps_what_it_gave(tmp_path: Path):
+    folder = new_project(tmp_path / "mill", "embedded", {"a.txt": "A letter."}, workflow="short")
+    (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
+    place = folder.root / "data/input"
+    write(place, EXPORT)
+    before = night(folder)[0]
+    write(place, {"users.json": "[{", "light/2024-05-04.json": '[{"user": "U1", "te'})
+    documents, rejects, _ = night(folder)
+    assert documents == before
+    assert sorted(kept(rejects)) == ["light/2024-05-03.json", "light/2024-05-04.json"]
+    write(place, {"users.json": PEOPLE, "light/2024-05-04.json": [7, {"text": []}, {"ts": {}}]})
+    assert night(folder)[0] == before
+    write(place, {"light/2024-05-04.json": EXPORT["light/2024-05-04.json"]})
+    assert kept(night(folder)[1]) == []
+
+
+def test_columns_of_records_may_differ_by_file(tmp_path: Path):
+    write(tmp_path, {
+        "crm/a.csv": "nr,subject,body\n7,Lens,The lens is ready.\n",
+        "b.csv": "id,title,text\n8,Light,The light is ready.\n",
+    })  # fmt: skip
+    columns = {"crm/**/*.csv": {"id": "nr", "title": "subject", "text": "body"}}
+    documents, reasons = read(tmp_path, columns=columns)
+    found = documents.set_index("source")["title"].to_dict()
+    assert found == {"b.csv#8": "Light", "crm/a.csv#7": "Lens"}
+    assert reasons == {}
