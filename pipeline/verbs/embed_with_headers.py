@@ -6,7 +6,7 @@ from pipeline.contract.cells import vector_column
 from pipeline.contract.registry import verb
 from pipeline.contract.schemas import EMBEDDINGS, TEXT_UNIT_HEADERS, TEXTS
 from pipeline.models.base import EmbeddingModel
-from pipeline.text.headers import text_with_header
+from pipeline.text.headers import text_to_embed
 
 
 @verb(
@@ -19,13 +19,14 @@ from pipeline.text.headers import text_with_header
 def embed_with_headers(
     texts: pd.DataFrame, headers: pd.DataFrame, embedding: EmbeddingModel
 ) -> pd.DataFrame:
-    """Return a float32 ``vector`` for each text: of its header, a blank line, and the text.
+    """Return a float32 ``vector`` for each text: of its header and the text.
 
-    A text without a header is embedded alone, as ``embed_text`` does. Vectors have the length 1.
+    ``text_to_embed`` joins them. A text without a header is embedded alone, as ``embed_text`` does.
+    Vectors have the length 1.
     """
     of_text = dict(zip(headers["id"], headers["header"], strict=True))
     embedded = [
-        text_with_header(of_text.get(id, ""), text)
+        text_to_embed(of_text.get(id, ""), text, embedding.identity)
         for id, text in zip(texts["id"], texts["text"], strict=True)
     ]
     vectors = embedding.embed(embedded)
