@@ -59,7 +59,7 @@ def examine_input(root: Path, settings: Settings) -> Iterator[Finding]:
             f"{fact}, {len(faulty):,} cannot be read ({shown})",
             "mend them",
         )
-    elif readable:
+    elif readable or settings.inputs:
         yield Finding("settings", "input", "ok", fact)
     else:
         yield Finding(

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from pipeline.documents.archives import SUFFIX as ARCHIVE
 from pipeline.documents.archives import members_of
 from pipeline.documents.file_hashes import state_of
-from pipeline.documents.listing import InputFile, Listing, not_read, one_line
+from pipeline.documents.listing import ALL, InputFile, Listing, not_read, one_line
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
 
@@ -98,12 +98,12 @@ def _opened(file: InputFile, most_mb: int) -> Iterator[InputFile]:
         return
     for member in members:
         parts = member.name.split("/")
-        if any(_is_left_out(part) for part in parts if part != ".."):
+        if any(is_left_out(part) for part in parts if part != ".."):
             continue
-        is_lock = member.fault is None and _is_lock(parts[-1])
+        is_locked = member.fault is None and is_lock(parts[-1])
         yield InputFile(
             file.place, one_line(f"{file.name}/{member.name}"),
-            LOCK_FILE if is_lock else member.fault, file.state, member.key, member.written,
+            LOCK_FILE if is_locked else member.fault, file.state, member.key, member.written, "zip",
         )  # fmt: skip
 
 
@@ -152,12 +152,12 @@ class _Walk:
                 with os.scandir(folder) as listed:
                     entries = list(listed)
             except OSError as error:
-                yield InputFile(folder, one_line(below) or ".", not_read(error))
+                yield InputFile(folder, one_line(below) or ALL, not_read(error))
                 continue
             follow = _matcher(self.pattern, places)
             for entry in entries:
                 places_after = follow(entry.name)
-                if not places_after or _is_left_out(entry.name):
+                if not places_after or is_left_out(entry.name):
                     continue
                 place = os.path.join(folder, entry.name)
                 name = f"{below}/{entry.name}" if below else entry.name
@@ -239,7 +239,7 @@ def _with_skipped_folders(pattern: tuple[str, ...], places: Iterable[int]) -> se
 
 def _input_file(entry: os.DirEntry[str], place: str, name: str, kind: str) -> InputFile:
     """Return the entry as a file, with its fault if it is not to be read."""
-    fault = LOCK_FILE if _is_lock(entry.name) else _FAULTS.get(kind)
+    fault = LOCK_FILE if is_lock(entry.name) else _FAULTS.get(kind)
     return InputFile(place, name, fault, b"" if fault else _state_or_nothing(place))
 
 
@@ -264,12 +264,13 @@ def _kind_of_entry(entry: os.DirEntry[str], real_root: Path) -> str:
     return "file" if entry.is_file() else "other"
 
 
-def _is_left_out(name: str) -> bool:
+def is_left_out(name: str) -> bool:
     """Return whether the name is hidden or junk; lock files of editors are reported instead."""
-    return name in _JUNK or (name.startswith(".") and not _is_lock(name))
+    return name in _JUNK or (name.startswith(".") and not is_lock(name))
 
 
-def _is_lock(name: str) -> bool:
+def is_lock(name: str) -> bool:
+    """Return whether the name is that of a lock or backup file of an editor."""
     return _LOCK.match(name) is not None
 
 

@@ -4,12 +4,14 @@ import errno
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
+from typing import IO, Any, Literal, Self
 
 from pipeline.documents.archives import DAMAGED, MemberReader
 from pipeline.documents.conversations import slack_exports
@@ -21,6 +23,7 @@ from pipeline.documents.file_hashes import (
     key_of,
     state_of,
 )
+from pipeline.documents.git import BlobReader, GitError, blob_reader
 from pipeline.text.ids import digest
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
@@ -30,6 +33,10 @@ CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 Other errors may be transient.
 """
 _PIECE = 2**20
+ALL = "."
+"""The name of the input folder itself among its files."""
+UNPACKED = frozenset({"zip", "git"})
+"""Kinds of files that have to be unpacked before they can be read."""
 _LONGEST_STEM = 60
 """The most characters of the name of an unpacked file before its suffix; each may take four bytes,
 and a name 255."""
@@ -42,7 +49,9 @@ class InputFile:
     ``place`` is its path. ``name`` is its POSIX path below the folder, with control characters
     escaped. ``fault`` holds reason and message if the file is not to be read. ``state`` is that of
     `file_hashes.state_of`, empty if it is unknown. A file of an archive has the place and the state
-    of the archive; ``member`` is its name there, and ``written`` its day.
+    of the archive; ``member`` is its name there, and ``written`` its day. One of a git repository
+    has the repository as its place, and the hash of its content as ``member`` and ``content``. One
+    of a database is a row with its ``fields``. ``kind`` is "" for a file of a folder.
     """
 
     place: str
@@ -51,6 +60,9 @@ class InputFile:
     state: bytes = b""
     member: str = ""
     written: str = ""
+    kind: Literal["", "zip", "git", "sql"] = ""
+    content: str = ""
+    fields: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def path(self) -> Path:
@@ -59,8 +71,8 @@ class InputFile:
 
     @property
     def suffix(self) -> str:
-        """The suffix in lower case, with its dot."""
-        return PurePath(self.member or self.place).suffix.lower()
+        """The suffix in lower case, with its dot; a row has none."""
+        return "" if self.kind == "sql" else PurePath(self.name).suffix.lower()
 
 
 @dataclass(frozen=True)
@@ -86,13 +98,16 @@ class Listing:
         kept = kept_hashes(self.kept) if self.kept else {}
         found: list[str | None] = []
         settled: dict[bytes, str] = {}
-        with MemberReader() as archives:
+        with Opener() as opener:
             for file in self.files:
+                if file.content and not file.fault:
+                    found.append(file.content)
+                    continue
                 key = key_of(file.name, file.state)
                 if key in kept and not file.fault:
                     state, content = file.state, kept[key]
                 else:
-                    state, content = _hash(file, archives)
+                    state, content = _hash(file, opener)
                 found.append(content)
                 is_unchanged = state and state == file.state
                 if content and is_unchanged and is_settled(state, self.moment):
@@ -134,16 +149,16 @@ class Listing:
         return frozenset(PurePath(f"x{end}").suffix.lower() for end in ends)
 
 
-def _hash(file: InputFile, archives: MemberReader) -> tuple[bytes, str | None]:
+def _hash(file: InputFile, opener: "Opener") -> tuple[bytes, str | None]:
     """Return the state of the file when it was hashed, and its entry in `Listing.contents`."""
     if file.fault:
         reason, _ = file.fault
         return b"", None if reason == "io_error" else reason
     try:
-        if not file.member:
+        if not file.kind:
             return hashed(file.path)
         state = state_of(file.path.stat())
-        with archives.open(file.place, file.member) as stream:
+        with opener.open(file) as stream:
             content = hashlib.sha256()
             while piece := stream.read(_PIECE):
                 content.update(piece)
@@ -154,38 +169,66 @@ def _hash(file: InputFile, archives: MemberReader) -> tuple[bytes, str | None]:
         return b"", "parse"
 
 
+class Opener:
+    """A reader of files in archives and repositories, which keeps these open until its end."""
+
+    def __init__(self) -> None:
+        self._archives = MemberReader()
+        self._repositories: dict[str, BlobReader] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(self._archives)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def open(self, file: InputFile) -> IO[bytes]:
+        """Return a stream of a file; this and its reading raise OSError and `DAMAGED`."""
+        if file.kind == "zip":
+            return self._archives.open(file.place, file.member)
+        if file.kind != "git":
+            return file.path.open("rb")
+        try:
+            if file.place not in self._repositories:
+                reader = self._open.enter_context(blob_reader(file.place))
+                self._repositories[file.place] = reader
+            return BytesIO(self._repositories[file.place].read(file.member))
+        except GitError as error:
+            raise OSError(str(error)) from error
+
+
 def content_of(file: InputFile) -> bytes:
-    """Return the content of a file, which may be in an archive; raises OSError and `DAMAGED`."""
-    if not file.member:
-        return file.path.read_bytes()
-    with MemberReader() as archives, archives.open(file.place, file.member) as stream:
+    """Return the content of a file; raises OSError and `DAMAGED`."""
+    with Opener() as opener, opener.open(file) as stream:
         return stream.read()
 
 
 @contextmanager
 def unpacked(files: Sequence[InputFile]) -> Iterator[list[InputFile]]:
-    """Provide the files, those of archives in a temporary folder that is deleted afterwards.
+    """Provide the files, those of archives and repositories in a temporary folder.
 
-    A file that cannot be unpacked has a fault.
+    A file that cannot be unpacked has a fault. The folder is deleted afterwards.
     """
-    if not any(file.member for file in files):
+    if not any(file.kind in UNPACKED for file in files):
         yield list(files)
         return
-    with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, MemberReader() as archives:
+    with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, Opener() as opener:
         yield [
-            _unpack(file, Path(folder, str(number)), archives) if file.member else file
+            _unpack(file, Path(folder, str(number)), opener) if file.kind in UNPACKED else file
             for number, file in enumerate(files)
         ]
 
 
-def _unpack(file: InputFile, folder: Path, archives: MemberReader) -> InputFile:
-    """Return the file of an archive at its place in the folder, or with the fault it has."""
+def _unpack(file: InputFile, folder: Path, opener: Opener) -> InputFile:
+    """Return the file at its place in the folder, or with the fault it has."""
     if file.fault:
         return file
     path = folder / f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
     try:
         folder.mkdir()
-        with archives.open(file.place, file.member) as packed, path.open("wb") as stream:
+        with opener.open(file) as packed, path.open("wb") as stream:
             shutil.copyfileobj(packed, stream)
     except OSError as error:
         return replace(file, fault=not_read(error))
@@ -198,7 +241,7 @@ def _state_as_text(file: InputFile) -> str:
     """Return the reason of the file's fault, or its state in hexadecimal digits."""
     if file.fault:
         return file.fault[0]
-    return file.state.hex() or "unreadable"
+    return file.content or file.state.hex() or "unreadable"
 
 
 def not_read(error: OSError) -> tuple[str, str]:

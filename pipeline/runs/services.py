@@ -171,6 +171,7 @@ class Services:
                 "path": str(self.input_folder),
                 "converter_folder": str(self.root),
                 "hashes": str(self.root / HASHES_FOLDER),
+                "inputs": self._placed_inputs(),
             },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "lightrag": {"path": str(self.lightrag_folder)},
@@ -199,6 +200,16 @@ class Services:
         chats = self.settings.models.chat
         return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
 
+    def _placed_inputs(self) -> list[dict[str, Any]]:
+        """Return the inputs beside the input folder, their paths below the project's folder."""
+        placed: list[dict[str, Any]] = []
+        for source in self.settings.inputs:
+            url = source.url.get_secret_value()
+            if source.type != "sql":
+                url = str(self.root / url)
+            placed.append({**source.model_dump(), "query": source.query, "url": url})
+        return placed
+
     def _joins_files(self, workflow: Workflow) -> bool:
         """Check that files of the input folder, or tables, join the index that a workflow reads.
 
@@ -211,7 +222,12 @@ class Services:
 
         if not self.settings.lightrag.files or not reads_lightrag(workflow):
             return False
-        if has_files(self.input_folder) or has_tables((self.tables_root or self.root) / FOLDER):
+        has_more = bool(self.settings.inputs)
+        if (
+            has_more
+            or has_files(self.input_folder)
+            or has_tables((self.tables_root or self.root) / FOLDER)
+        ):
             return True
         last = self.snapshots.manifest(workflow.name).tables.get(INPUT_DOCUMENTS)
         return last is not None and last.rows > 0

@@ -25,6 +25,7 @@ from pipeline.settings.addresses import (
     fault_of_postgres,
     is_object_store,
 )
+from pipeline.settings.inputs import Input, InputColumns, TitleFrom, check_names
 from pipeline.settings.names import KeyName, OwnerName, UserHeader, ViewName, WorkspaceName
 from pipeline.settings.providers import ConnectionSettings, ProviderSettings, Text
 from pipeline.settings.query_fields import SEARCH_MODES, Mode
@@ -47,17 +48,8 @@ class InputStep(Section):
     args: dict[str, Any] = {}
 
 
-TitleFrom = Literal["given", "heading", "file_name", "first_line"]
 DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name", "file_time"]
 """An origin of a document's date, as in the column ``date_from`` of documents."""
-
-
-class InputColumns(Section):
-    """The columns of records that have the id, the title and the text."""
-
-    id: str = "id"
-    title: str = "title"
-    text: str = "text"
 
 
 class InputSettings(Section):
@@ -576,6 +568,7 @@ class Settings(Section):
     max_reject_ratio: float = Field(default=0.1, ge=0, le=1)
     max_delete_ratio: float = Field(default=0.3, ge=0, le=1)
     input: InputSettings = InputSettings()
+    inputs: Annotated[tuple[Input, ...], AfterValidator(check_names)] = ()
     graphrag: GraphragSettings = GraphragSettings()
     lightrag: LightragSettings = LightragSettings()
     models: ModelsSettings = ModelsSettings()

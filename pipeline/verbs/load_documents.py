@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator
 
 from pipeline.contract.conversion import (
     PAGES,
@@ -41,6 +41,7 @@ from pipeline.documents.conversations import (
     slack_place,
 )
 from pipeline.documents.conversion import CONVERTED
+from pipeline.documents.database_rows import RowsError, rows_of_keys
 from pipeline.documents.dates import (
     DEFAULT_FIELDS,
     DEFAULT_ORDER,
@@ -57,14 +58,16 @@ from pipeline.documents.dates import (
 from pipeline.documents.encoding import DecodedText, UndecodableError, decode, decoded
 from pipeline.documents.files import is_match, list_files
 from pipeline.documents.front_matter import split_front_matter, taken_title
+from pipeline.documents.inputs import with_inputs
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
-from pipeline.documents.listing import InputFile, Listing, content_of, not_read, unpacked
+from pipeline.documents.listing import InputFile, Listing, content_of, not_read, one_line, unpacked
 from pipeline.documents.mail import ATTACHMENT, MAILBOX
 from pipeline.documents.mail import SUFFIX as MAIL
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.pdf import NO_TEXT
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.documents.titles import TITLE_ORDER, Found, Title, title_of
+from pipeline.settings.inputs import Input, InputColumns, check_names
 from pipeline.text.ids import clean, digest, document_id
 
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
@@ -86,16 +89,6 @@ IN_A_FILE = "#:"
 MOUNTS = "mounts"
 GUESSED = "encoding_guessed"
 """The reason of a reject that is a mere remark: the document is there."""
-
-
-class Columns(BaseModel):
-    """The columns of records that have the id, the title and the text."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    id: str = "id"
-    title: str = "title"
-    text: str = "text"
 
 
 class LoadParams(Params):
@@ -132,7 +125,8 @@ class LoadParams(Params):
     # `noted` hands them to the next run.
     mounts: tuple[str, ...] = Field(default=(), exclude=True)
     hashes: str = Field(default="", exclude=True)
-    columns: dict[str, Columns] = Field(default_factory=dict)
+    columns: dict[str, InputColumns] = Field(default_factory=dict)
+    inputs: Annotated[tuple[Input, ...], AfterValidator(check_names)] = ()
     _listing: Listing | None = PrivateAttr(default=None)
     _people: dict[str, dict[str, str] | None] = PrivateAttr(default_factory=dict)
 
@@ -150,6 +144,7 @@ class LoadParams(Params):
         listing = self._list_now(before)
         found = self.model_copy(update={"mounts": listing.mounts})
         found._listing = listing
+        found._people = {}
         return found
 
     @property
@@ -164,18 +159,36 @@ class LoadParams(Params):
         """
         opens_archives = not is_converted(ARCHIVE, self.rules)
         most_mb = self.max_file_mb if opens_archives else 0
-        return list_files(self.path, self.file_pattern, mounts, self.hashes, most_mb)
+        prefixes = tuple(source.prefix for source in self.inputs)
+        own = [name for name in mounts if not name.startswith(prefixes)] if prefixes else mounts
+        first = list_files(self.path, self.file_pattern, own, self.hashes, most_mb)
+        return with_inputs(first, self.inputs, mounts, most_mb) if self.inputs else first
+
+    def input_of(self, name: str) -> Input | None:
+        """Return the input beside the input folder that has a file, or None."""
+        return next((each for each in self.inputs if name.startswith(each.prefix)), None)
+
+    def params_for(self, name: str) -> Self:
+        """Return the params for a file, which the settings of its input may change."""
+        source = self.input_of(name)
+        if source is None or source.title_order is None:
+            return self
+        return self.model_copy(update={"title_order": source.title_order})
 
     def with_listing(self) -> Self:
         """Return params that list the files once, and keep this list."""
         listed = self.model_copy()
         listed._listing = self.listing
+        listed._people = {}
         return listed
 
-    def columns_of(self, name: str) -> Columns:
+    def columns_of(self, name: str) -> InputColumns:
         """Return the columns of a file of records: of the first pattern that its name matches."""
-        of_all = Columns(id=self.id_column, title=self.title_column, text=self.text_column)
-        found = (own for pattern, own in self.columns.items() if is_match(name, pattern))
+        of_all = InputColumns(id=self.id_column, title=self.title_column, text=self.text_column)
+        source = self.input_of(name)
+        columns = source.columns if source else self.columns
+        below = name.removeprefix(source.prefix) if source else name
+        found = (own for pattern, own in columns.items() if is_match(below, pattern))
         return next(found, of_all)
 
     def people_in(self, export: str) -> dict[str, str] | None:
@@ -260,7 +273,7 @@ def _file_dates(params: LoadParams) -> list[str]:
     """Return the day on which each file was written, or "" for each if no date is made of it."""
     if FILE_TIME not in params.dates_from:
         return [""] * len(params.listing.files)
-    return [file.written or date_of_file(file.path) for file in params.listing.files]
+    return [file.written if file.kind else date_of_file(file.path) for file in params.listing.files]
 
 
 def input_version(params: LoadParams) -> str:
@@ -389,6 +402,7 @@ def read_files(
     rejects = []
     wanted = dict(zip(files["name"], files["written"], strict=True))
     listed = [file for file in params.listing.files if file.name in wanted]
+    listed = _with_cells(listed, params)
     with unpacked(listed) as files_to_read:
         conversions = _convert_files(files_to_read, params, converter or LimitedConverter())
         for file in files_to_read:
@@ -396,7 +410,7 @@ def read_files(
             dating = _dating_of(file, wanted[file.name], params)
             # Of two files of one name in an archive, one has a fault and no conversion.
             conversion = None if file.fault else conversions.pop(file.name, None)
-            for item in _read_file(file, params, conversion, dating):
+            for item in _read_file(file, params.params_for(file.name), conversion, dating):
                 if isinstance(item, _Document):
                     row = _document_row(item)
                     if row["id"] not in documents:
@@ -500,6 +514,10 @@ def _read_file(
     file: InputFile, params: LoadParams, conversion: Converted | None, dating: Dating
 ) -> Iterator[_Document | Fault]:
     """Yield the documents and faults of a file; ``conversion`` is its result if it needs one."""
+    source = params.input_of(file.name)
+    if file.kind == "sql" and source and not file.fault:
+        yield _row_document(file, source, params, dating)
+        return
     try:
         found = _read_content(file, params, conversion)
     except OSError as error:
@@ -593,6 +611,45 @@ def _no_text_message(faults: Sequence[PartFault]) -> str:
     if len(faults) == 1:
         return faults[0].message
     return f"none of its {len(faults)} pages has text: {faults[0].message}"
+
+
+def _with_cells(files: Sequence[InputFile], params: LoadParams) -> list[InputFile]:
+    """Return the files; rows of a database of which only the keys were listed have their cells."""
+    found = {file.name: file for file in files if not file.fault}
+    for source in params.inputs:
+        if not source.changed:
+            continue
+        rows = [file for file in found.values() if file.name.startswith(source.prefix)]
+        try:
+            keys = [(file.fields or {})[source.id] for file in rows]
+            cells = rows_of_keys(source, keys) if keys else {}
+        except RowsError as error:
+            found |= {file.name: replace(file, fault=("io_error", str(error))) for file in rows}
+            continue
+        gone = ("io_error", "gone while it was read; the next run reads again")
+        by_name = {source.prefix + one_line(key): own for key, own in cells.items()}
+        for file in rows:
+            own = by_name.get(file.name)
+            read = replace(file, fields=own) if own else replace(file, fault=gone)
+            found[file.name] = read
+    return [file if file.fault else found[file.name] for file in files]
+
+
+def _row_document(
+    file: InputFile, source: Input, params: LoadParams, dating: Dating
+) -> _Document | Fault:
+    """Return the document of a row of a database, or its fault."""
+    fields = {clean(name): cleaned(value) for name, value in (file.fields or {}).items()}
+    text = clean(_as_text(fields.pop(source.text, None)))
+    if not text.strip():
+        return Fault("empty", f"no text in '{source.text}'; fill it or set text")
+    fields.pop(source.id, None)
+    given = " ".join(_as_text(fields.pop(source.title, None)).split())
+    title = title_of(text, file.name, given=given, headings=False, order=params.title_order)
+    date = dating.date_of("metadata", fields)
+    return _Document(
+        file.name, file.name, title, text, as_json(fields), date=date, aliases=aliases_of(fields)
+    )
 
 
 def _find_obstacle(file: InputFile, params: LoadParams) -> Fault | None:

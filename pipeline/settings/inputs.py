@@ -1,0 +1,84 @@
+"""The settings of inputs beside the input folder: where documents are, and which are read."""
+
+import re
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+TitleFrom = Literal["given", "heading", "file_name", "first_line"]
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+
+
+class InputColumns(BaseModel):
+    """The columns of records that have the id, the title and the text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = "id"
+    title: str = "title"
+    text: str = "text"
+
+
+class Input(BaseModel):
+    """An input beside the input folder. Sources of its documents begin with ``@name/``.
+
+    ``url`` is a folder, a git repository on this machine, or the URL of a database; it is in no
+    fingerprint, file or message. ``include`` and ``exclude`` are patterns of the names of files.
+    ``columns`` and ``title_order`` stand in place of those of the section ``input``. ``ref`` is a
+    branch, tag or commit of a repository. ``query`` gives the rows of a database: ``id``,
+    ``title`` and ``text`` name columns, ``metadata`` those that are kept (all others if empty), and
+    ``changed`` one whose value changes with the row.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    type: Literal["folder", "git", "sql"] = "folder"
+    url: SecretStr = Field(exclude=True, repr=False)
+    include: str = "**/*"
+    exclude: tuple[str, ...] = ()
+    columns: dict[str, InputColumns] = {}
+    title_order: tuple[TitleFrom, ...] | None = None
+    ref: str = "HEAD"
+    query: str = Field(default="", exclude=True)
+    id: str = "id"
+    title: str = "title"
+    text: str = "text"
+    metadata: tuple[str, ...] = ()
+    changed: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the names of its files."""
+        return f"@{self.name}/"
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError("write up to 32 of a-z, 0-9, _ and -, such as wiki")
+        return name
+
+    @field_validator("ref")
+    @classmethod
+    def _is_no_option(cls, ref: str) -> str:
+        if not ref or ref.startswith("-") or any(character.isspace() for character in ref):
+            raise ValueError("no branch or tag; write one such as main")
+        return ref
+
+    @model_validator(mode="after")
+    def _has_what_its_type_needs(self) -> Self:
+        if not self.url.get_secret_value():
+            raise ValueError("no url; name a folder, a repository or a database")
+        if (self.type == "sql") != bool(self.query):
+            raise ValueError("query: a select statement goes with type sql, and with no other")
+        return self
+
+
+def check_names(inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+    """Return the inputs; raises ValueError if two have one name."""
+    names = [each.name for each in inputs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"the name '{twice[0]}' is there twice; give each input its own")
+    return inputs

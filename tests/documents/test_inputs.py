@@ -1,0 +1,259 @@
+"""Inputs beside the input folder: folders, git repositories and databases, each with its guards."""
+
+import sqlite3
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline.errors import DeletionError, SettingsError
+from pipeline.settings.schema import Settings
+from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
+from tests.documents.test_archives import WORKFLOW, pack
+from tests.engine.documents.test_unread import kept, night
+from tests.projects import ProjectFolder, new_project
+
+SECRET = "Zyxomandrel"
+
+
+def read(folder: Path, *inputs: Mapping[str, Any], **params: Any) -> tuple[dict[str, str], Any]:
+    documents, rejects = load_documents(params_of(folder, *inputs, **params))
+    reasons = dict(zip(rejects["row_id"], rejects["reason"], strict=True))
+    return dict(zip(documents["source"], documents["text"], strict=True)), reasons
+
+
+def params_of(folder: Path, *inputs: Mapping[str, Any], **params: Any) -> LoadParams:
+    main = folder / "main"
+    main.mkdir(exist_ok=True)
+    return LoadParams.model_validate({"path": str(main), "inputs": inputs, **params})
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def git(repository: Path, *words: str) -> str:
+    identity = ["-c", "user.name=m", "-c", "user.email=m@example.org"]
+    command = ["git", "-C", str(repository), *identity, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def commit(repository: Path, tag: str = "") -> None:
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "change")
+    if tag:
+        git(repository, "tag", tag)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    place = tmp_path / "code"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    write(place, {"README.md": "# Mill\n\nOne.", "docs/a.md": "A", "docs/b.csv": "id,text\n1,B\n"})
+    commit(place, "v1")
+    return place
+
+
+def database(place: Path, rows: Sequence[tuple[object, ...]]) -> str:
+    with sqlite3.connect(place) as connection:
+        connection.execute("DROP TABLE IF EXISTS cases")
+        connection.execute("CREATE TABLE cases (nr, subject, body, owner, updated)")
+        connection.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?)", rows)
+    connection.close()
+    return f"sqlite:///{place}"
+
+
+CASES = [(1, "Lens", "The lens: ready.", "ann", 1), (2, "Light", "The light.", "bob", 1)]
+
+
+def crm(url: str, **other: object) -> dict[str, object]:
+    query = "SELECT *, '10:15' AS hour FROM cases;"
+    columns = {"id": "nr", "title": "subject", "text": "body", "metadata": ["owner"]}
+    return {"name": "crm", "type": "sql", "url": url, "query": query, **columns, **other}
+
+
+def test_files_of_the_input_folder_have_the_ids_that_they_had(tmp_path: Path):
+    write(tmp_path / "main", {"a.txt": "One."})
+    write(tmp_path / "wiki", {"a.txt": "Two."})
+    alone, _ = load_documents(LoadParams(path=str(tmp_path / "main")))
+    wiki = {"name": "wiki", "url": str(tmp_path / "wiki")}
+    both, _ = load_documents(params_of(tmp_path, wiki))
+    found = both.set_index("source")["id"]
+    assert found["a.txt"] == alone["id"].iloc[0]
+    assert found["@wiki/a.txt"] != found["a.txt"]
+
+
+def test_a_folder_has_patterns_columns_and_an_order_of_titles_of_its_own(tmp_path: Path):
+    write(tmp_path / "wiki", {
+        "x/a.md": "# Heading\n\nA.", "drafts/b.md": "B", "c.txt": "C",
+        "list.csv": "nr,body\n1,One.\n",
+    })  # fmt: skip
+    pack(tmp_path / "wiki/z.zip", {"d.md": "D"})
+    wiki = {
+        "name": "wiki", "url": str(tmp_path / "wiki"), "exclude": ["drafts/**/*", "*.txt"],
+        "columns": {"*.csv": {"id": "nr", "text": "body"}}, "title_order": ["file_name"],
+    }  # fmt: skip
+    documents, rejects = load_documents(params_of(tmp_path, wiki))
+    assert documents.set_index("source")["title"].to_dict() == {
+        "@wiki/x/a.md": "a", "@wiki/list.csv#1": "@wiki/list.csv#1", "@wiki/z.zip/d.md": "d",
+    }  # fmt: skip
+    assert rejects.empty
+    only, _ = read(tmp_path, {"name": "wiki", "url": str(tmp_path / "wiki"), "include": "x/*"})
+    assert set(only) == {"@wiki/x/a.md"}
+
+
+def test_a_folder_of_the_input_folder_may_not_look_like_an_input(tmp_path: Path):
+    write(tmp_path / "main", {"@wiki/a.txt": "One."})
+    with pytest.raises(SettingsError, match="give the input another name"):
+        read(tmp_path, {"name": "wiki", "url": str(tmp_path)})
+
+
+def test_a_repository_is_read_at_a_ref_without_its_checkout(tmp_path: Path, repository: Path):
+    write(repository, {"README.md": "# Mill\n\nTwo.", "docs/new.md": "New"})
+    (repository / "docs/a.md").unlink()
+    (repository / "link.md").symlink_to("README.md")
+    write(repository, {".hidden.md": "x", "huge.txt": "a" * (2**20 + 1)})
+    commit(repository)
+    write(repository, {"README.md": "Not committed"})
+    code = {"name": "code", "type": "git", "url": str(repository)}
+    then, _ = read(tmp_path, {**code, "ref": "v1"})
+    assert then == {
+        "@code/README.md": "# Mill\n\nOne.", "@code/docs/a.md": "A", "@code/docs/b.csv#1": "B",
+    }  # fmt: skip
+    now, reasons = read(tmp_path, code, max_file_mb=1)
+    assert now["@code/README.md"] == "# Mill\n\nTwo."
+    assert set(now) == {"@code/README.md", "@code/docs/new.md", "@code/docs/b.csv#1"}
+    assert reasons == {"@code/link.md": "outside", "@code/huge.txt": "too_large"}
+
+
+def test_what_git_calls_changed_is_what_the_files_have_changed(tmp_path: Path, repository: Path):
+    """Twenty versions; ``git diff`` is the oracle."""
+
+    def contents(tag: str) -> dict[str, str]:
+        code = {"name": "code", "type": "git", "url": str(repository), "ref": tag}
+        files = find_files(params_of(tmp_path, code))
+        return dict(zip(files["name"], files["content"], strict=True))
+
+    before = contents("v1")
+    for number in range(2, 21):
+        write(repository, {f"docs/{number}.md": f"{number}", "README.md": f"# {number // 3}"})
+        (repository / f"docs/{number - 2}.md").unlink(missing_ok=True)
+        commit(repository, f"v{number}")
+        after = contents(f"v{number}")
+        changes = git(repository, "diff", "--name-only", f"v{number - 1}", f"v{number}")
+        changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+        assert changed == {f"@code/{name}" for name in changes.split()}
+        before = after
+
+
+@pytest.mark.parametrize("changed", ["", "updated"])
+def test_each_row_of_a_query_is_a_document(tmp_path: Path, changed: str):
+    url = database(tmp_path / "crm.sqlite", CASES)
+    documents, rejects = load_documents(params_of(tmp_path, crm(url, changed=changed)))
+    rows = documents.set_index("source").sort_index()
+    assert rows["text"].to_dict() == {"@crm/1": "The lens: ready.", "@crm/2": "The light."}
+    assert list(rows["title"]) == ["Lens", "Light"]
+    assert list(rows["metadata"]) == ['{"owner": "ann"}', '{"owner": "bob"}']
+    assert rejects.empty
+
+
+@pytest.mark.parametrize(("changed", "stamp"), [("", 1), ("updated", 2)])
+def test_an_edited_row_changes_its_own_document_alone(tmp_path: Path, changed: str, stamp: int):
+    place = tmp_path / "crm.sqlite"
+    source = crm(database(place, CASES), changed=changed)
+    before = find_files(params_of(tmp_path, source)).set_index("name")["content"]
+    database(place, [CASES[0], (2, "Light", "The light is out.", "bob", stamp)])
+    after = find_files(params_of(tmp_path, source)).set_index("name")["content"]
+    assert list(after[after != before].index) == ["@crm/2"]
+
+
+def test_bad_rows_are_rejects_and_the_others_are_read(tmp_path: Path):
+    rows = [*CASES, (2, "Again", "Another.", "x", 1), (None, "None", "No key.", "x", 1),
+            (3, "Empty", "  ", "x", 1), ("x.pdf", "Name", "Fine: é.", "x", 1)]  # fmt: skip
+    found, reasons = read(tmp_path, crm(database(tmp_path / "crm.sqlite", rows)))
+    assert found["@crm/x.pdf"] == "Fine: é."
+    assert found["@crm/2"] == "The light."
+    assert reasons == {"@crm/2": "duplicate_id", "@crm:4": "parse", "@crm/3": "empty"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://m:{SECRET}@127.0.0.1:9/none?application_name={SECRET}",
+        f"nonsense {SECRET}",
+        f"oracle+nodriver://m:{SECRET}@x/y",
+    ],
+)
+def test_no_message_table_or_digest_has_the_secret_of_a_url(tmp_path: Path, url: str):
+    params = params_of(tmp_path, crm(url))
+    documents, rejects = load_documents(params)
+    assert documents.empty
+    assert list(rejects["row_id"]) == ["@crm"]
+    shown = f"{params!r}{params}{params.model_dump_json()}{rejects.to_json()}"
+    assert SECRET not in shown
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "A b"}, {"name": ""}, {"type": "ftp"}, {"url": ""}, {"query": "SELECT 1"},
+        {"type": "sql"}, {"ref": "--upload-pack=x"}, {"nonsense": 1},
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused_without_the_secret(wrong: dict[str, str]):
+    entry = {"name": "wiki", "url": SECRET, **wrong}
+    with pytest.raises(ValidationError) as error:
+        Settings.model_validate({"inputs": [entry]})
+    told = [each["msg"] for each in error.value.errors()]
+    assert SECRET not in str(told)
+    with pytest.raises(ValidationError, match="is there twice"):
+        Settings.model_validate({"inputs": [{"name": "wiki", "url": "a"}] * 2})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, repository: Path) -> ProjectFolder:
+    folder = new_project(tmp_path / "mill", "embedded", {"a.txt": "A letter."}, workflow="short")
+    (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
+    write(folder.root / "wiki", {"a.txt": "Wiki."})
+    url = database(tmp_path / "crm.sqlite", CASES)
+    inputs = [
+        {"name": "wiki", "url": "wiki"},
+        {"name": "code", "type": "git", "url": str(repository)},
+        crm(url),
+    ]
+    folder.edit_settings(inputs=inputs, max_delete_ratio=0.5)
+    return folder
+
+
+def test_an_input_that_cannot_be_read_keeps_its_documents(
+    folder: ProjectFolder, tmp_path: Path, repository: Path
+):
+    before = night(folder)[0]
+    assert len(before) == 7
+    places = [folder.root / "wiki", repository, tmp_path / "crm.sqlite"]
+    away = [place.rename(place.with_name(f"{place.name}-away")) for place in places]
+    documents, rejects, _ = night(folder)
+    assert documents == before
+    assert len(kept(rejects)) == 6
+    for place, now in zip(places, away, strict=True):
+        if place.is_file():
+            # SQLite makes an empty file for a database that is not there.
+            place.unlink()
+        now.rename(place)
+    write(repository, {"docs/a.md": "Another A"})
+    commit(repository)
+    documents, rejects, _ = night(folder)
+    assert rejects.empty
+    assert documents == {**before, "@code/docs/a.md": "Another A"}
+    folder.edit_settings(inputs=[])
+    with folder.open() as project, pytest.raises(DeletionError):
+        project.index()
+    folder.edit_settings(max_delete_ratio=1)
+    assert set(night(folder)[0]) == {"a.txt"}
