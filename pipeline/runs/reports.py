@@ -36,6 +36,8 @@ NOTED_EVERY = 2.0
 PATIENCE = 0.5
 """Seconds to wait for the lock. A process that only looks who holds it has it for an instant, and
 must not make a run fail."""
+HELD = "another run holds this project"
+"""The fact of a command that was refused because another one holds the project."""
 UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
 
 
@@ -295,7 +297,7 @@ class Runs:
         Raises LockedError if another run holds the project, or if another project or machine uses
         the same snapshots. Raises UsageError if the snapshots belong to another project.
         """
-        with held(self.folder, "another run holds this project"), self.hold_snapshots():
+        with held(self.folder, HELD), self.hold_snapshots():
             yield
 
     def _report_path(self, run_id: str) -> Path:

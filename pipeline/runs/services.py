@@ -167,7 +167,7 @@ class Services:
             steps.append(InputStep(where, step.verb, args))
         sections = {
             "input": {
-                **self.settings.input.model_dump(exclude={"steps"}),
+                **self.settings.input.model_dump(exclude={"steps", "owned"}),
                 "path": str(self.input_folder),
                 "converter_folder": str(self.root),
                 "hashes": str(self.root / HASHES_FOLDER),

@@ -30,7 +30,8 @@ class Access:
     - ``project`` is over the workspace that is asked, ``served`` over the server's own, and
       ``projects`` over all workspaces that the caller may ask.
     - ``key`` is "" if none is needed.
-    - An ``editor`` may make changes, if the settings allow changes at all.
+    - An ``editor`` may make changes, if the settings allow changes at all; a ``writer`` may then
+      send documents and request runs, which cost up to ``run_cost_per_day``.
     - ``here`` is for the person at this machine (``graphmill ui``), who may make changes even if
       ``serve.read_only`` is set.
     - ``user`` is a user whom another system has signed in. It may also be a user for whom a front
@@ -44,6 +45,8 @@ class Access:
     served: Project
     key: str = field(default="", repr=False)
     editor: bool = False
+    writer: bool = False
+    run_cost_per_day: float | None = None
     projects: tuple[Project, ...] = ()
     here: bool = False
     user: str = ""
@@ -91,6 +94,13 @@ class Access:
         if not self.at_home:
             return False
         return self.here or (self.editor and not self.project.settings.serve.read_only)
+
+    @property
+    def may_write(self) -> bool:
+        """Return whether the caller may send documents and request runs now, in this workspace."""
+        if not self.at_home or self.asker.where or self.project.view:
+            return False
+        return self.here or (self.writer and not self.project.settings.serve.read_only)
 
 
 @dataclass(frozen=True)
@@ -250,7 +260,12 @@ def _access_of(where: str, name: str, key: RightsSettings, project: Project) -> 
     else:
         asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
     share = key.concurrency or _share(project.settings.serve)
-    return Access(asker, asked[0], project, editor=key.editor, projects=asked, concurrency=share)
+    return Access(
+        asker, asked[0], project, editor=key.editor, writer=key.writer,
+        run_cost_per_day=key.run_cost_per_day,
+        projects=asked,
+        concurrency=share,
+    )  # fmt: skip
 
 
 def _share(serve: ServeSettings, for_person_here: bool = False) -> int | None:

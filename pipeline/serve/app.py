@@ -25,6 +25,8 @@ from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.named import with_peer
+from pipeline.serve.new_runs import Starter, add_runs
+from pipeline.serve.posted import MEGABYTE, add_documents
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
 from pipeline.serve.sessions import OneTimeToken, sessions_of
@@ -111,10 +113,13 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
         alone = limits.users.model_copy(update={"proxies": (), "oidc": OidcSettings()})
         limits = limits.model_copy(update={"users": alone})
     queries, health, audit = Queries(limits), Health(project), audit_of(project)
+    starter = Starter(project)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        starter.start()
         yield
+        starter.stop()
         await queries.close()
         health.close()
 
@@ -129,6 +134,8 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     )
     _add_queries(app, project.settings.query, queries, audit)
     _add_health(app, project, queries, health)
+    add_documents(app, queries, FAILURES, KEYS)
+    add_runs(app, queries, starter, FAILURES, KEYS)
     access_list, tries = access_list_of(project, for_person_here=token is not None), Tries()
     sessions = sessions_of(project, access_list, token)
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
@@ -140,12 +147,13 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
         ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None,
         limits.cors_origins, tries,
         limits.users,
+        MEGABYTE * limits.documents.max_request_mb,
     )  # fmt: skip
     if limits.cors_origins:
         guarded = CORSMiddleware(
             guarded,
             limits.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["*"],
             expose_headers=["Retry-After"],
         )

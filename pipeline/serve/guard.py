@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pipeline.serve.sessions import Sessions
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+DOCUMENTS = "/v1/documents"
+"""The address of documents over HTTP; those of single documents are below it."""
 _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 
 
@@ -48,7 +50,8 @@ class Guard:
     ``sessions`` are those of people who have signed in on a page; with them, a browser without
     access is led to the login. ``patience`` is the seconds that a body may take to arrive.
     ``tries`` counts wrong keys; after too many, each is answered with a delay. ``users`` says who
-    may name the user of a request, and in which headers.
+    may name the user of a request, and in which headers. ``max_documents`` is the size of a body
+    with documents, which only a writer may send.
     """
 
     app: ASGIApp
@@ -61,6 +64,7 @@ class Guard:
     origins: Collection[str] = ()
     tries: Tries = field(default_factory=Tries)
     users: UsersSettings = field(default_factory=UsersSettings)
+    max_documents: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,10 +97,19 @@ class Guard:
         if access is None and not self._is_open(scope["path"]):
             return await self._refuse(scope, given)(scope, receive, send)
         announced = headers.get("content-length", "")
+        most = self._most(scope["path"], access)
         # A number of more than 20 digits is too large by its first 20.
-        if announced.isdecimal() and int(announced[:20]) > self.max_body:
-            return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
-        await self.app(scope, self._limited(receive), send)
+        if announced.isdecimal() and int(announced[:20]) > most:
+            answer = refusal(413, self._too_large(most), {"Connection": "close"})
+            return await answer(scope, receive, send)
+        await self.app(scope, self._limited(receive, most), send)
+
+    def _most(self, path: str, access: Access | None) -> int:
+        """Return how many bytes the body of a request may have."""
+        is_of_documents = path == DOCUMENTS or path.startswith(f"{DOCUMENTS}/")
+        if is_of_documents and access is not None and access.may_write:
+            return max(self.max_body, self.max_documents)
+        return self.max_body
 
     def _refuse(self, scope: Scope, given: Sequence[bytes]) -> ASGIApp:
         """Return the answer to a request without access: the login for a browser, else an error."""
@@ -176,7 +189,7 @@ class Guard:
         folders = tuple(one for one in self.open_paths if one.endswith("/"))
         return path in self.open_paths or path.startswith(folders)
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limited(self, receive: Receive, most: int) -> Receive:
         """Return a function that receives the body, with limits on its size and its time.
 
         They are checked here for a body whose size was not announced, or that arrives too slowly.
@@ -195,16 +208,16 @@ class Guard:
             except TimeoutError:
                 raise HTTPException(408, self._slow, {"Connection": "close"}) from None
             received += len(message.get("body", b""))
-            if received > self.max_body:
-                raise HTTPException(413, self._limit, {"Connection": "close"})
+            if received > most:
+                raise HTTPException(413, self._too_large(most), {"Connection": "close"})
             whole = not message.get("more_body", False)
             return message
 
         return receive_within_limits
 
-    @property
-    def _limit(self) -> str:
-        return texts()["failures"]["too_large"].format(kb=self.max_body // 1024)
+    def _too_large(self, most: int) -> str:
+        setting = "max_body_kb" if most == self.max_body else "documents.max_request_mb"
+        return texts()["failures"]["too_large"].format(kb=most // 1024, setting=setting)
 
     @property
     def _slow(self) -> str:

@@ -139,6 +139,13 @@ def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) 
             f"{where}: an editor sees all documents; remove editor, or"
             f" {'where' if rights.where else 'view'}"
         )
+    if rights.writer and (rights.where or rights.view):
+        yield (
+            f"{where}: a writer sees all documents; remove writer, or"
+            f" {'where' if rights.where else 'view'}"
+        )
+    if rights.run_cost_per_day is not None and not rights.writer:
+        yield (f"{where}.run_cost_per_day: only a writer requests runs; add writer, or remove it")
     modes = serve.allow.modes if rights.modes is None else rights.modes
     if rights.where and modes and GRAPH_MODES.issuperset(modes):
         fact = f"{where}.modes: with where none of these can be asked: {', '.join(modes)}"

@@ -54,6 +54,7 @@ DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name"
 
 class InputSettings(Section):
     path: str = "data/input"
+    owned: str = Field(default="posted", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$")
     file_pattern: str = "**/*"
     id_column: str = "id"
     title_column: str = "title"
@@ -404,8 +405,10 @@ class RightsSettings(Section):
 
     ``where`` has conditions on documents; nothing of other documents is shown. ``cost_per_day``
     limits the questions of this key or user. An ``editor`` may make changes, unless
-    ``serve.read_only`` is set. ``workspace`` is one name or a list of names of the workspaces that
-    may be asked; ``view`` is the only view of ``serve.views`` that may be asked.
+    ``serve.read_only`` is set. A ``writer`` may send and delete documents and request runs, unless
+    it is set; ``run_cost_per_day`` limits these runs. ``workspace`` is one name or a list of names
+    of the workspaces that may be asked; ``view`` is the only view of ``serve.views`` that may be
+    asked.
     """
 
     workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_as_list)] = ()
@@ -420,6 +423,8 @@ class RightsSettings(Section):
     where: Conditions = {}
     view: str = ""
     editor: bool = False
+    writer: bool = False
+    run_cost_per_day: NonNegativeFloat | None = None
 
 
 class KeySettings(RightsSettings):
@@ -523,6 +528,22 @@ class AuditSettings(Section):
     keep_days: PositiveInt = 90
 
 
+class PostedSettings(Section):
+    """Limits of documents over HTTP: of one request, and of the folder ``input.owned``."""
+
+    max_request_mb: PositiveInt = 32
+    max_documents: PositiveInt = 1000
+    max_total_mb: PositiveInt = 10_000
+
+
+class RunsSettings(Section):
+    """The ceilings of runs that are requested over HTTP. A run that may spend needs one of them, or
+    one of its own."""
+
+    cost_per_run: NonNegativeFloat | None = None
+    cost_per_day: NonNegativeFloat | None = None
+
+
 class ServeSettings(Section):
     """Settings of ``graphmill serve`` and ``graphmill mcp``.
 
@@ -541,6 +562,8 @@ class ServeSettings(Section):
     users: UsersSettings = UsersSettings()
     views: dict[ViewName, ViewSettings] = {}
     audit: AuditSettings = AuditSettings()
+    documents: PostedSettings = PostedSettings()
+    runs: RunsSettings = RunsSettings()
     allow: AllowSettings = AllowSettings()
     page: bool = True
     session_hours: float = Field(default=12, gt=0)

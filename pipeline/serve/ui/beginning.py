@@ -70,8 +70,9 @@ def route_new_runs(ui: Ui) -> APIRouter:
     return routes
 
 
-def begin(project: Project, *command: str) -> str:
-    """Begin a run by the command, and return its id.
+def begin(project: Project, *command: str, patience: float = PATIENCE) -> str:
+    """Begin a run by the command, and return its id; "" if it has not begun after ``patience``
+    seconds.
 
     The run goes on if this process ends. The project's lock makes it the only one: of two that are
     begun at once, the second is refused by it.
@@ -91,7 +92,7 @@ def begin(project: Project, *command: str) -> str:
         )
         # Without a wait the ended process would stay in the list of processes.
         Thread(target=process.wait, daemon=True).start()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while time.monotonic() < until:
             code = process.poll()
             of_process = process_of(process.pid)

@@ -13,7 +13,7 @@ from pipeline.project import Project
 from pipeline.runs.suspects import USUAL
 from pipeline.serve.access import Access
 from pipeline.serve.ui.beginning import begin
-from pipeline.serve.ui.view import CLEANED, Ui, editor, signer_of
+from pipeline.serve.ui.view import CLEANED, Ui, editor, note_edit, signer_of
 
 Name = Annotated[
     str,
@@ -101,7 +101,7 @@ def route_corrections(ui: Ui) -> APIRouter:
     @routes.post("/ui/corrections/apply")
     async def apply(http: Request, body: Applied) -> Response:
         """Begin a run that applies the corrections at once; answer ``{"run": id}`` as a run."""
-        _note_edit(http, "apply corrections")
+        note_edit(http, "apply corrections")
 
         def work(_: Access) -> dict[str, str]:
             return {"run": begin(editor(http).served, "corrections", "apply")}
@@ -112,22 +112,16 @@ def route_corrections(ui: Ui) -> APIRouter:
     async def correct(http: Request, body: Corrected) -> Response:
         """Add a correction, and return what it changes in the last run's extractions."""
         fields = body.model_dump(exclude_none=True)
-        _note_edit(http, ", ".join(f"{key}: {value}" for key, value in fields.items()))
+        note_edit(http, ", ".join(f"{key}: {value}" for key, value in fields.items()))
         return await ui.data(http, lambda _: _add_correction(http, fields))
 
     @routes.post("/ui/correct/undo")
     async def undo(http: Request, body: Undone) -> Response:
         """Take a correction back."""
-        _note_edit(http, f"undo correction {body.id}")
+        note_edit(http, f"undo correction {body.id}")
         return await ui.data(http, lambda _: _undo_correction(http, body.id))
 
     return routes
-
-
-def _note_edit(http: Request, text: str) -> None:
-    """Leave a text for the audit log's line about the request."""
-    if "edit" in http.scope:
-        http.scope["edit"]["text"] = text
 
 
 def _list_corrections(http: Request) -> dict[str, Any]:

@@ -59,13 +59,14 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
             asked = [_field(one["name"], one, one["schema"]) for one in parameters]
             asked += _fields(operation.get("requestBody", {}), schemas)
             responses = operation["responses"]
+            success = next(status for status in responses if status.startswith("2"))
             yield Operation(
                 method.upper(),
                 path,
                 operation["summary"],
                 operation.get("description", ""),
                 asked,
-                _fields(responses["200"], schemas),
+                _fields(responses[success], schemas),
                 [(status, answer["description"]) for status, answer in responses.items()],
             )
 
@@ -73,7 +74,8 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
 def _fields(message: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[DescribedField]:
     """Return the fields of a message that is a JSON object; a stream has none."""
     schema = message.get("content", {}).get("application/json", {}).get("schema", {})
-    properties = schemas.get(schema.get("$ref", "").removeprefix(SCHEMAS), {}).get("properties", {})
+    named = schemas.get(schema.get("$ref", "").removeprefix(SCHEMAS), schema)
+    properties = named.get("properties", {})
     return [_field(name, one, one) for name, one in properties.items()]
 
 

@@ -135,3 +135,27 @@ def editor(http: Request) -> Access:
     if not access.may_change:
         raise NotAllowedError(locked(access))
     return access
+
+
+def writer(http: Request) -> Access:
+    """Return the access of a caller who may send documents and request runs; a dependency of their
+    routes.
+
+    Raises NotAllowedError for other callers, with the reason.
+    """
+    access = access_of(http)
+    # The audit log gets a line about the request, whether it is refused or not. A look is no edit.
+    if "edit" in http.scope and http.method != "GET":
+        http.scope["edit"]["path"] = http.scope["path"]
+    if access.may_write:
+        return access
+    words = texts()["shell"]["no_writer"]
+    if not access.writer:
+        raise NotAllowedError(words["key"])
+    raise NotAllowedError(words["settings" if access.at_home else "elsewhere"])
+
+
+def note_edit(http: Request, text: str) -> None:
+    """Leave a text for the audit log's line about the request."""
+    if "edit" in http.scope:
+        http.scope["edit"]["text"] = text

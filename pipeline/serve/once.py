@@ -1,0 +1,72 @@
+"""Answer a request that is sent again with the same Idempotency-Key as the first time, without
+doing its work again."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import rmtree
+from typing import Annotated, Any
+
+from fastapi import Header
+
+from pipeline.errors import DamagedError, UsageError
+from pipeline.files import alone_in, read_json, write_json
+from pipeline.runs.requested import FOLDER
+from pipeline.serve.access import Access
+from pipeline.text.ids import digest
+
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        max_length=255,
+        description="Sent again with the same body within a day, it gets the same answer.",
+    ),
+]
+
+
+def once(
+    access: Access,
+    what: str,
+    key: str,
+    body: Sequence[str],
+    work: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return what ``work`` returns, or what it has returned for this key of this caller.
+
+    ``what`` names the kind of request, and ``body`` is what it asks for. Answers are kept until
+    the end of the next day (UTC). Raises UsageError for a key that was sent with another body.
+    """
+    if not key:
+        return work()
+    folder = access.served.root / FOLDER / "keys"
+    name, asked = f"{digest(access.turns_key, what, key)}.json", digest(*body)
+    with alone_in(folder):
+        days = _days()
+        for day in days:
+            known = _read(folder / day / name)
+            if known is None:
+                continue
+            if known["body"] != asked:
+                raise UsageError(
+                    "Idempotency-Key: it was sent with another body before; send a new key"
+                )
+            return known["answer"]
+        answer = work()
+        for old in folder.iterdir():
+            if old.name not in days:
+                rmtree(old, ignore_errors=True)
+        write_json(folder / days[0] / name, {"body": asked, "answer": answer})
+        return answer
+
+
+def _days() -> list[str]:
+    """Return today and yesterday (UTC)."""
+    now = datetime.now(UTC)
+    return [f"{day:%Y-%m-%d}" for day in (now, now - timedelta(days=1))]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(path)
+    except (FileNotFoundError, DamagedError):
+        return None

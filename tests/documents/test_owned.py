@@ -1,0 +1,90 @@
+"""Documents that the project itself writes: names of files, front matter, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.documents.front_matter import split_front_matter
+from pipeline.documents.owned import LONGEST_ID, OwnFolder
+from pipeline.errors import UsageError
+
+NESTED: dict[str, Any] = {}
+for _ in range(600):
+    NESTED = {"a": NESTED}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> OwnFolder:
+    return OwnFolder(tmp_path / "input", "posted", {".md", ".txt", ".pdf", ".json"})
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "../escape", "a/b", "/etc/passwd", "..", ".hidden", "~$lock", "a\x00b", "a\nb", "a#1",
+        "a:1", "a\\b", "-", " ", "x" * (LONGEST_ID + 1), "a.", "a ", "\ud800",
+    ],
+)  # fmt: skip
+def test_an_id_that_is_no_plain_name_is_refused_and_nothing_is_written(folder: OwnFolder, id: str):
+    with pytest.raises(UsageError, match=r"^id: "):
+        folder.text("text", id=id)
+    with pytest.raises(UsageError, match=r"^id: "):
+        folder.file(f"{id}/x.pdf" if id in ("-", " ") else id, b"")
+    assert not folder.path.exists()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"year": 1871, "open": True, "tags": ["a: b", "- c"], "none": None, "price": 1.5},
+        {"day": "2024-05-03", "yes": "yes", "number": "007", "lines": "a\nb\n", "long": "w " * 900},
+        {"---": "---", "quote": "'\"", "emoji": "灯塔 🗼", "nested": {"a": [{"b": 1}]}},
+    ],
+)
+def test_front_matter_gives_the_metadata_and_the_text_as_they_were(
+    folder: OwnFolder, metadata: dict[str, Any]
+):
+    text = "---\nno: front matter of ours\n---\nA text."
+    written = folder.text(text, "note", "A: title", metadata)
+    fields, body = split_front_matter(written.content.decode())
+    assert fields == {**metadata, "title": "A: title"}
+    assert body == f"{text}\n"
+    assert written.id == "note.md"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"a": "x" * 20_000}, NESTED, {"deep": [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]}],
+)
+def test_metadata_that_front_matter_cannot_hold_is_refused(
+    folder: OwnFolder, metadata: dict[str, Any]
+):
+    with pytest.raises(UsageError, match=r"^metadata: "):
+        folder.text("text", "a", metadata=metadata)
+
+
+def test_a_text_without_an_id_has_one_of_its_content(folder: OwnFolder):
+    first, same, other = (folder.text(text) for text in ("one", "one", "two"))
+    assert first == same
+    assert first.id != other.id
+
+
+def test_an_equal_document_is_not_written_again(folder: OwnFolder):
+    document = folder.text("text", "a")
+    assert folder.write(document)
+    before = folder.find("a")
+    assert not folder.write(document)
+    assert folder.find("a.md") == before
+    assert [one.id for one in folder.kept()] == ["a.md"]
+    assert folder.remove("a")
+    assert not folder.remove("a")
+    assert folder.kept() == []
+
+
+def test_a_file_of_a_kind_that_is_not_read_is_refused(folder: OwnFolder):
+    with pytest.raises(UsageError, match="its kind is not read"):
+        folder.file("program.exe", b"")
+    with pytest.raises(UsageError, match="names a file of another kind"):
+        folder.text("text", "a.pdf")
+    assert folder.file("Annual report (2024).PDF", b"x").id == "Annual report (2024).PDF"

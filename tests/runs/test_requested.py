@@ -1,0 +1,83 @@
+"""Runs that are requested: merged while they wait, and limited in cost by run, key and day."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import BudgetError, UsageError
+from pipeline.runs.reports import Runs
+from pipeline.runs.requested import BEGUN, REFUSED, WAITING, Ceilings, RequestedRuns
+
+
+class Reported(Runs):
+    """Runs with one report, of a run that cost something."""
+
+    def report(self, run_id: str) -> dict[str, Any] | None:
+        return {"totals": {"cost": 3.0}} if run_id == "done" else None
+
+
+@pytest.fixture
+def requested(tmp_path: Path) -> RequestedRuns:
+    return RequestedRuns(tmp_path / "requests", Reported(tmp_path / "runs"))
+
+
+def test_requests_while_one_waits_are_one_run_with_the_higher_ceiling(requested: RequestedRuns):
+    first = requested.add("index", "a", True, Ceilings(per_run=1.0))
+    second = requested.add("index", "b", True, Ceilings(per_run=2.0), allow_deletes=True)
+    other = requested.add("fast", "a", False, Ceilings())
+    assert second.id == first.id
+    assert (second.keys, second.max_cost, second.allow_deletes) == (("a", "b"), 2.0, True)
+    assert [one.id for one in requested.waiting()] == [first.id, other.id]
+    assert other.options == []
+    assert second.options == ["--max-cost", "2.000000", "--allow-deletes"]
+
+
+def test_a_request_after_a_run_was_taken_is_a_run_of_its_own(requested: RequestedRuns):
+    first = requested.add("index", "a", False, Ceilings())
+    taken = requested.take()
+    assert taken is not None
+    requested.put(replace(taken, state=BEGUN, run="done"))
+    second = requested.add("index", "a", False, Ceilings())
+    assert second.id != first.id
+    found = requested.find(first.id)
+    assert found is not None
+    assert (found.state, found.run) == (BEGUN, "done")
+    assert requested.find("../../settings") is None
+
+
+def test_a_run_that_was_taken_and_never_began_waits_again(requested: RequestedRuns):
+    first = requested.add("index", "a", False, Ceilings())
+    requested.take()
+    assert requested.waiting() == []
+    again = requested.take()
+    assert again is not None
+    assert again.id == first.id
+
+
+def test_a_run_that_may_spend_needs_a_ceiling(requested: RequestedRuns):
+    with pytest.raises(UsageError, match="max_cost: missing"):
+        requested.add("index", "a", True, Ceilings())
+    assert requested.add("index", "a", True, Ceilings(per_day=5.0)).max_cost == 5.0
+    assert requested.add("fast", "a", False, Ceilings()).max_cost is None
+
+
+def test_ceilings_of_a_day_count_what_runs_cost_or_may_cost(requested: RequestedRuns):
+    day = Ceilings(per_run=4.0, per_day=8.0, of_key=5.0)
+    requested.add("index", "a", True, day)
+    taken = requested.take()
+    assert taken is not None
+    assert requested.spent_today() == 4.0  # its ceiling, for it is under way
+    requested.put(replace(taken, state=BEGUN, run="done"))
+    assert requested.spent_today() == 3.0
+    assert requested.add("index", "a", True, day).max_cost == 2.0  # of its key's 5
+    with pytest.raises(BudgetError):
+        requested.add("claims", "a", True, day)
+    # Another key adds to the run that waits, and not to what is spent.
+    assert requested.add("index", "b", True, day).max_cost == 4.0
+    assert requested.spent_today() == 7.0
+    [waiting] = requested.waiting()
+    requested.put(replace(waiting, state=REFUSED))
+    assert requested.spent_today() == 3.0
+    assert waiting.state == WAITING
