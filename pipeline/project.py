@@ -88,6 +88,33 @@ class Project(Asking):
             settings = with_own_models(settings, chat, embedding)
         return cls(folder, settings, names_workspace, tuple(overrides))
 
+    @classmethod
+    @contextmanager
+    def temporary(
+        cls,
+        overrides: Sequence[str] = (),
+        chat: Given = None,
+        embedding: Given = None,
+        workflow: str = "fast",
+    ) -> Iterator[Project]:
+        """Give a new project in a temporary folder, which is removed at the end of the block.
+
+        Its databases are there too, unless the overrides name others. The arguments are those of
+        ``open``; ``workflow`` is the one that runs when none is named.
+        """
+        from tempfile import TemporaryDirectory
+
+        from pipeline.settings.init import init_project
+
+        with TemporaryDirectory(prefix="graphmill-", ignore_cleanup_errors=True) as folder:
+            root = Path(folder)
+            init_project(root, workflow)
+            with cls.open(root, overrides, chat, embedding) as project:
+                try:
+                    yield project
+                finally:
+                    project.stop_stores()
+
     def __enter__(self) -> Project:
         return self
 
@@ -735,6 +762,34 @@ class Project(Asking):
         from pipeline.engine.documents.document_list import left_out_of
 
         return left_out_of(rows, self._manifest(workflow), self.snapshots)
+
+    def add(self, texts: str | Sequence[str] | Mapping[str, str] | pd.DataFrame) -> list[str]:
+        """Add texts to the project's own documents and return their ids; the next run reads them.
+
+        ``texts`` are one text, several, a mapping of ids to texts, or a DataFrame with a column
+        ``text`` and, if wanted, ``id`` and ``title``; its other columns become metadata. A document
+        of the same id is replaced; without an id, the content gives one. Raises UsageError, with
+        nothing written, for an id or a text that cannot be one.
+        """
+        from pipeline.runs.posted import own_folder, rows_of
+
+        folder = own_folder(self)
+        documents = [folder.text(**row) for row in rows_of(texts)]
+        for document in documents:
+            folder.write(document)
+        return [document.id for document in documents]
+
+    def remove(self, ids: str | Collection[str]) -> int:
+        """Remove documents that ``add`` or the server has written; return how many there were.
+
+        The next run takes them out of the tables. ``purge`` removes every trace. Raises UsageError,
+        with nothing removed, for an id that cannot be one.
+        """
+        from pipeline.runs.posted import own_folder
+
+        folder = own_folder(self)
+        names = {folder.id_of(id) for id in ([ids] if isinstance(ids, str) else ids)}
+        return sum(folder.remove(name) for name in names)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """Return the documents that the next run would find ``new``, ``edited`` or ``gone``.

@@ -8,8 +8,12 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from pipeline.contract.conversion import own_converters
 from pipeline.documents.owned import Kept, OwnFolder
+from pipeline.errors import UsageError
 from pipeline.runs.reports import STAMP
 
 if TYPE_CHECKING:
@@ -56,6 +60,39 @@ def own_folder(project: "Services") -> OwnFolder:
     own = own_converters(project.settings.input.converter)
     readable = WHOLE | RECORDS | CONVERTED | (own.keys() - {""})
     return OwnFolder(project.input_folder, project.settings.input.owned, frozenset(readable))
+
+
+def rows_of(
+    texts: "str | Sequence[str] | Mapping[str, str] | pd.DataFrame",
+) -> list[dict[str, Any]]:
+    """Return the arguments of ``OwnFolder.text`` for each text, as ``Project.add`` takes them.
+
+    Raises UsageError for a DataFrame without a column ``text``.
+    """
+    if isinstance(texts, str):
+        return [{"text": texts}]
+    if isinstance(texts, Mapping):
+        return [{"id": id, "text": text} for id, text in texts.items()]
+    if not isinstance(texts, pd.DataFrame):
+        return [{"text": text} for text in texts]
+    if "text" not in texts.columns:
+        raise UsageError("add: no column 'text' in the DataFrame; name the column of the texts so")
+    rows: list[dict[str, Any]] = []
+    for record in texts.to_dict("records"):
+        # A missing cell is no metadata; lists and dicts are never missing.
+        given = {str(name): value for name, value in record.items() if not _is_missing(value)}
+        own = {name: str(given.pop(name, "")) for name in ("text", "id", "title")}
+        rows.append({**own, "metadata": {name: _plain(value) for name, value in given.items()}})
+    return rows
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell as a value of JSON: a number of numpy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def states_of(project: "Services", kept: Sequence[Kept]) -> list[PostedDocument]:

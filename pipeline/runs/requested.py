@@ -113,7 +113,7 @@ class RequestedRuns:
         if not _ID.fullmatch(id):
             return None
         places = (self.folder / place / f"{id}.json" for place in (WAITING, BEGUN))
-        return next(filter(None, map(_read, places)), None)
+        return next(filter(None, map(_read_run, places)), None)
 
     def take(self) -> RequestedRun | None:
         """Take the run that waits longest, so that later requests are not merged into it.
@@ -213,12 +213,12 @@ def _day(moment: float) -> str:
 
 def _read_all(folder: Path, pattern: str) -> Iterator[RequestedRun]:
     for path in sorted(folder.glob(pattern)):
-        found = _read(path)
+        found = _read_run(path)
         if found is not None:
             yield found
 
 
-def _read(path: Path) -> RequestedRun | None:
+def _read_run(path: Path) -> RequestedRun | None:
     """Return the run of a file; None if it is gone meanwhile, or damaged."""
     try:
         content = read_json(path)

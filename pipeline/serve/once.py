@@ -43,7 +43,7 @@ def once(
     with alone_in(folder):
         days = _days()
         for day in days:
-            known = _read(folder / day / name)
+            known = _read_answer(folder / day / name)
             if known is None:
                 continue
             if known["body"] != asked:
@@ -65,7 +65,7 @@ def _days() -> list[str]:
     return [f"{day:%Y-%m-%d}" for day in (now, now - timedelta(days=1))]
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_answer(path: Path) -> dict[str, Any] | None:
     try:
         return read_json(path)
     except (FileNotFoundError, DamagedError):

@@ -1,6 +1,7 @@
 """The examples run."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,19 @@ def test_ask_and_picture(tmp_path: Path, postgres_url: str) -> None:
         check=True,
     ).stdout
     assert "all in the ontology" in effect
+
+
+def test_texts_of_a_program_without_a_folder() -> None:
+    said = subprocess.run(
+        [sys.executable, ROOT / "examples" / "texts.py"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    ).stdout
+    assert "Osric Hale dredged" in said
+    assert "['posted/quay.md']" in said
+    assert "1 removed: ['gone']" in said
 
 
 def test_the_sample_corpus_and_its_questions_fit_together() -> None:

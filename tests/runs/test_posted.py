@@ -1,0 +1,38 @@
+"""Texts that a program adds, and the arguments that become of a DataFrame."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipeline.documents.front_matter import split_front_matter
+from pipeline.errors import UsageError
+from tests.projects import NO_STORE, new_project
+
+
+def test_texts_of_each_form_are_documents_of_the_next_run(tmp_path: Path):
+    with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
+        [first] = project.add("One text.")
+        assert project.add(["One text.", "Another."])[0] == first
+        assert project.add({"a": "A text.", "b": "A text too."}) == ["a.md", "b.md"]
+        frame = pd.DataFrame(
+            {"text": ["Of a row.", "Of two."], "title": ["Row", None], "n": [np.int64(3), 4],
+             "tags": [["x"], None], "day": [pd.NaT, pd.NaT]},
+        )  # fmt: skip
+        ids = project.add(frame)
+        written = (project.input_folder / "posted" / ids[0]).read_text(encoding="utf-8")
+        assert split_front_matter(written)[0] == {"title": "Row", "n": 3, "tags": ["x"]}
+        changed = project.changed_documents("fast")
+        assert list(changed["change"]) == ["new"] * 6
+        assert project.remove(["a", "b.md", "none"]) == 2
+        assert project.remove(first) == 1
+        assert len(project.changed_documents("fast")) == 3
+
+
+def test_what_cannot_be_added_is_refused_and_nothing_is_written(tmp_path: Path):
+    with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
+        for wrong in (["right", " "], {"../a": "text"}, pd.DataFrame({"texts": ["a"]})):
+            with pytest.raises(UsageError):
+                project.add(wrong)
+        assert not (project.input_folder / "posted").exists()
