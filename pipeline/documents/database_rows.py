@@ -113,7 +113,7 @@ def _connection(source: Input) -> Iterator[Any]:
     """Provide a connection. Raises RowsError for whatever the database or its driver raises."""
     from sqlalchemy import create_engine
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+    from sqlalchemy.exc import ArgumentError
     from sqlalchemy.pool import NullPool
 
     try:
@@ -126,7 +126,9 @@ def _connection(source: Input) -> Iterator[Any]:
     try:
         with engine.connect() as connection:
             yield connection
-    except SQLAlchemyError as error:
+    except RowsError:
+        raise
+    except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
         said = in_words(getattr(error, "orig", None) or error)
         for secret in filter(None, (url.password, *url.query.values())):
             said = said.replace(str(secret), "***")

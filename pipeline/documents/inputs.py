@@ -4,26 +4,34 @@ An input that cannot be listed is a file with a fault, named ``@name``: its docu
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from pipeline.documents.database_rows import RowsError, list_rows
 from pipeline.documents.files import LOCK_FILE, is_left_out, is_lock, is_match, list_files
 from pipeline.documents.git import Blob, GitError, list_blobs
 from pipeline.documents.listing import ALL, InputFile, Listing, one_line
-from pipeline.errors import SettingsError
-from pipeline.settings.inputs import Input
+from pipeline.errors import ObjectStoreError, SettingsError
+from pipeline.settings.inputs import BUCKETS, Input
+from pipeline.snapshots.objects import Objects, keys_of
 
 _MEGABYTE = 2**20
 
 
 def with_inputs(
-    first: Listing, inputs: Sequence[Input], mounts: Collection[str], most_mb: int
+    first: Listing,
+    inputs: Sequence[Input],
+    mounts: Collection[str],
+    most_mb: int,
+    opened_mb: int,
+    environment: Mapping[str, str],
 ) -> Listing:
     """Return the files of the input folder and those of the other inputs.
 
-    ``mounts`` are as in `list_files`. Raises SettingsError if the input folder has a folder whose
-    name begins like the files of an input.
+    ``mounts`` and ``opened_mb`` are as in `list_files`; ``most_mb`` is the size of the largest file
+    that is read, and ``environment`` has the keys of buckets. Raises SettingsError if the input
+    folder has a folder whose name begins like the files of an input.
     """
     files, mounted = list(first.files), list(first.mounts)
     for source in inputs:
@@ -38,10 +46,12 @@ def with_inputs(
                 for name in mounts
                 if name.startswith(source.prefix)
             ]
-            found, below = _list_folder(source, own, most_mb)
+            found, below = _list_folder(source, own, opened_mb)
             mounted += [source.prefix + name for name in below]
         elif source.type == "git":
             found = _list_repository(source, most_mb)
+        elif source.type in BUCKETS:
+            found = _list_bucket(source, most_mb, environment)
         else:
             found = _list_database(source)
         files += found
@@ -55,12 +65,12 @@ def _failed(source: Input, reason: str, message: str) -> list[InputFile]:
 
 
 def _list_folder(
-    source: Input, mounts: Collection[str], most_mb: int
+    source: Input, mounts: Collection[str], opened_mb: int
 ) -> tuple[list[InputFile], tuple[str, ...]]:
     """Return the files of a folder, and its mount points."""
     folder = source.url.get_secret_value()
     try:
-        listing = list_files(folder, source.include, mounts, most_mb=most_mb)
+        listing = list_files(folder, source.include, mounts, most_mb=opened_mb)
     except SettingsError:
         return _failed(source, "unreadable", "no such folder; create it or correct its url"), ()
     found: list[InputFile] = []
@@ -74,6 +84,49 @@ def _list_folder(
 
 def _is_excluded(name: str, source: Input) -> bool:
     return any(is_match(name, pattern) for pattern in source.exclude)
+
+
+def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) -> list[InputFile]:
+    """Return the files of a bucket, or of a prefix in it. Their e-tags tell of a change."""
+    address = source.url.get_secret_value()
+    setting = f"inputs: {source.name}: url"
+    store = Objects(address, keys_of(address, environment), setting, "list and read")
+    try:
+        objects = store.listed()
+    except (ObjectStoreError, SettingsError) as error:
+        return _failed(source, "io_error", str(error))
+    found: list[InputFile] = []
+    for each in objects:
+        name = one_line(each.name)
+        is_folder = each.name.endswith("/")
+        if is_folder or not _is_wanted(name, source):
+            continue
+        fault = _fault_of(name, each.bytes, most_mb)
+        # A store without e-tags changes the size or the time with the content.
+        content = each.e_tag or f"{each.bytes} {each.changed}"
+        written = datetime.fromtimestamp(each.changed, UTC).date().isoformat()
+        found.append(
+            InputFile(
+                address, source.prefix + name, fault, member=each.name, written=written,
+                kind="object", content=content, store=store,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _is_wanted(name: str, source: Input) -> bool:
+    """Return whether a file of a repository or bucket is read: it matches, and is not hidden."""
+    is_match_of_patterns = is_match(name, source.include) and not _is_excluded(name, source)
+    return is_match_of_patterns and not any(map(is_left_out, name.split("/")))
+
+
+def _fault_of(name: str, size: int, most_mb: int) -> tuple[str, str] | None:
+    """Return why a file is not read because of its name or its size in bytes, or None."""
+    if is_lock(name.rpartition("/")[2]):
+        return LOCK_FILE
+    if size > most_mb * _MEGABYTE:
+        return "too_large", f"over {most_mb} MB; split it or set input.max_file_mb"
+    return None
 
 
 def _list_repository(source: Input, most_mb: int) -> list[InputFile]:
@@ -92,18 +145,13 @@ def _files_of(
 ) -> Iterator[InputFile]:
     for blob in blobs:
         name = one_line(blob.path)
-        is_wanted = is_match(name, source.include) and not _is_excluded(name, source)
-        if not is_wanted or any(map(is_left_out, name.split("/"))):
+        if not _is_wanted(name, source):
             continue
-        fault = None
+        fault = _fault_of(name, blob.size, most_mb)
         if blob.is_module:
             fault = ("unsupported", "a repository within; make it an input of its own")
         elif blob.is_link:
             fault = ("outside", "a link; name what it leads to")
-        elif is_lock(name.rpartition("/")[2]):
-            fault = LOCK_FILE
-        elif most_mb and blob.size > most_mb * _MEGABYTE:
-            fault = ("too_large", f"over {most_mb} MB; split it or set input.max_file_mb")
         yield InputFile(
             repository, source.prefix + name, fault, kind="git", member=blob.id, content=blob.id
         )

@@ -24,6 +24,8 @@ from pipeline.documents.file_hashes import (
     state_of,
 )
 from pipeline.documents.git import BlobReader, GitError, blob_reader
+from pipeline.errors import ObjectStoreError
+from pipeline.snapshots.objects import Objects
 from pipeline.text.ids import digest
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
@@ -35,8 +37,8 @@ Other errors may be transient.
 _PIECE = 2**20
 ALL = "."
 """The name of the input folder itself among its files."""
-UNPACKED = frozenset({"zip", "git"})
-"""Kinds of files that have to be unpacked before they can be read."""
+UNPACKED = frozenset({"zip", "git", "object"})
+"""Kinds of files that have to be unpacked, or fetched, before they can be read."""
 _LONGEST_STEM = 60
 """The most characters of the name of an unpacked file before its suffix; each may take four bytes,
 and a name 255."""
@@ -51,7 +53,8 @@ class InputFile:
     `file_hashes.state_of`, empty if it is unknown. A file of an archive has the place and the state
     of the archive; ``member`` is its name there, and ``written`` its day. One of a git repository
     has the repository as its place, and the hash of its content as ``member`` and ``content``. One
-    of a database is a row with its ``fields``. ``kind`` is "" for a file of a folder.
+    of a database is a row with its ``fields``, one of a bucket has its ``store``, its name there as
+    ``member`` and its e-tag as ``content``. ``kind`` is "" for a file of a folder.
     """
 
     place: str
@@ -60,9 +63,10 @@ class InputFile:
     state: bytes = b""
     member: str = ""
     written: str = ""
-    kind: Literal["", "zip", "git", "sql"] = ""
+    kind: Literal["", "zip", "git", "sql", "object"] = ""
     content: str = ""
     fields: Mapping[str, Any] | None = field(default=None, hash=False)
+    store: Objects | None = field(default=None, hash=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -188,6 +192,11 @@ class Opener:
         """Return a stream of a file; this and its reading raise OSError and `DAMAGED`."""
         if file.kind == "zip":
             return self._archives.open(file.place, file.member)
+        if file.store:
+            try:
+                return BytesIO(file.store.read(file.member)[0])
+            except ObjectStoreError as error:
+                raise OSError(str(error)) from error
         if file.kind != "git":
             return file.path.open("rb")
         try:

@@ -40,6 +40,7 @@ from pipeline.runs.adapters import (
 from pipeline.runs.owner import claim_snapshots, known_owner, owner_of, place_of, settle
 from pipeline.runs.reports import Runs, held
 from pipeline.settings.file import environment_of, expanded
+from pipeline.settings.inputs import BUCKETS
 from pipeline.stores.base import alone
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
@@ -172,6 +173,7 @@ class Services:
                 "converter_folder": str(self.root),
                 "hashes": str(self.root / HASHES_FOLDER),
                 "inputs": self._placed_inputs(),
+                "environment": self._keys_of_inputs(),
             },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "lightrag": {"path": str(self.lightrag_folder)},
@@ -205,10 +207,21 @@ class Services:
         placed: list[dict[str, Any]] = []
         for source in self.settings.inputs:
             url = source.url.get_secret_value()
-            if source.type != "sql":
+            if source.type in ("folder", "git"):
                 url = str(self.root / url)
             placed.append({**source.model_dump(), "query": source.query, "url": url})
         return placed
+
+    def _keys_of_inputs(self) -> dict[str, str]:
+        """Return the variables of the environment that open the buckets among the inputs."""
+        from pipeline.snapshots.objects import keys_of
+
+        buckets = [each for each in self.settings.inputs if each.type in BUCKETS]
+        environment = environment_of(self.root) if buckets else {}
+        keys: dict[str, str] = {}
+        for source in buckets:
+            keys |= keys_of(source.url.get_secret_value(), environment)
+        return keys
 
     def _joins_files(self, workflow: Workflow) -> bool:
         """Check that files of the input folder, or tables, join the index that a workflow reads.

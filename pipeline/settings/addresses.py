@@ -23,6 +23,13 @@ def is_object_store(address: str) -> bool:
     return "://" in address or address.partition(":")[0] in OBJECT_SCHEMES
 
 
+def kind_of_store(address: str) -> str:
+    """Return the kind of an object store by its address: s3, gs or az, else its scheme."""
+    scheme = urlsplit(address).scheme
+    aliases = {"s3a": "s3", "abfs": "az", "abfss": "az"}
+    return aliases.get(scheme, scheme)
+
+
 def fault_of_object_store(address: str) -> str:
     """Return what is wrong with an object store's address, or "".
 

@@ -5,7 +5,11 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from pipeline.settings.addresses import fault_of_object_store, kind_of_store
+
 TitleFrom = Literal["given", "heading", "file_name", "first_line"]
+BUCKETS = frozenset({"s3", "gs", "az"})
+"""The types of inputs in an object store."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
@@ -22,8 +26,8 @@ class InputColumns(BaseModel):
 class Input(BaseModel):
     """An input beside the input folder. Sources of its documents begin with ``@name/``.
 
-    ``url`` is a folder, a git repository on this machine, or the URL of a database; it is in no
-    fingerprint, file or message. ``include`` and ``exclude`` are patterns of the names of files.
+    ``url`` is a folder, a git repository on this machine, a bucket, or the URL of a database; it is
+    in no fingerprint or file. ``include`` and ``exclude`` are patterns of the names of files.
     ``columns`` and ``title_order`` stand in place of those of the section ``input``. ``ref`` is a
     branch, tag or commit of a repository. ``query`` gives the rows of a database: ``id``,
     ``title`` and ``text`` name columns, ``metadata`` those that are kept (all others if empty), and
@@ -33,7 +37,7 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    type: Literal["folder", "git", "sql"] = "folder"
+    type: Literal["folder", "git", "sql", "s3", "gs", "az"] = "folder"
     url: SecretStr = Field(exclude=True, repr=False)
     include: str = "**/*"
     exclude: tuple[str, ...] = ()
@@ -70,6 +74,18 @@ class Input(BaseModel):
     def _has_what_its_type_needs(self) -> Self:
         if not self.url.get_secret_value():
             raise ValueError("no url; name a folder, a repository or a database")
+        url = self.url.get_secret_value()
+        if self.type in BUCKETS:
+            fault = fault_of_object_store(url)
+            if not fault and kind_of_store(url) != self.type:
+                fault = (
+                    f"url: no address of the type {self.type}; write {self.type}://bucket/prefix"
+                )
+            if fault:
+                raise ValueError(fault)
+        elif self.type != "sql" and "://" in url:
+            # The address is not shown, since it may hold a key.
+            raise ValueError("url: no path; copy or clone what is there, and name the folder")
         if (self.type == "sql") != bool(self.query):
             raise ValueError("query: a select statement goes with type sql, and with no other")
         return self

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import ObjectStoreAuthError, ObjectStoreError, SettingsError, install_extra
+from pipeline.settings.addresses import kind_of_store
 
 AT_ONCE = 16
 LARGE = 2**25
@@ -91,11 +92,14 @@ class StoredObject:
 class Objects:
     """The objects whose names begin with a prefix, which is part of the address.
 
-    ``environment`` has the keys. All requests raise ObjectStoreError.
+    ``environment`` has the keys. ``setting`` is the one with the address, and ``rights`` are those
+    that a key must have; both are for messages. All requests raise ObjectStoreError.
     """
 
     address: str
     environment: Mapping[str, str]
+    setting: str = "snapshots"
+    rights: str = "list, read, write and delete"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -224,7 +228,7 @@ class Objects:
     def delete(self, names: Sequence[str], may: Check = always) -> None:
         """Delete the objects that are there. ``may`` is called before each request and raises an
         error to stop."""
-        at_once = DELETED_AT_ONCE.get(kind_of(self.address), DELETED_TOGETHER)
+        at_once = DELETED_AT_ONCE.get(kind_of_store(self.address), DELETED_TOGETHER)
         for start in range(0, len(names), at_once):
             some = list(names[start : start + at_once])
             may()
@@ -316,20 +320,19 @@ class Objects:
 
     def _raise(self, error: Exception) -> NoReturn:
         said, code = str(error), _code(error)
-        usual = KEYS[kind_of(self.address)][1]
+        usual = KEYS[kind_of_store(self.address)][1]
         # The address at which a cloud machine asks for the credentials of its role.
         asked_for_role = "169.254" in said
         if code in NO_BUCKET:
             raise ObjectStoreAuthError(
-                f"{self.address}: there is no such bucket; make it, or correct 'snapshots' in"
-                " settings.yaml"
+                f"{self.address}: there is no such bucket; make it, or correct"
+                f" '{self.setting}' in settings.yaml"
             ) from None
         is_denied = _status(error) in ("401", "403") and not asked_for_role
         if code in REFUSED_KEYS or is_denied:
             refused = f"it refused the key ({code or _status(error)})"
             raise ObjectStoreAuthError(
-                f"{self.address}: {refused}; set {usual}, of a key that may list, read, write and"
-                " delete there"
+                f"{self.address}: {refused}; set {usual}, of a key that may {self.rights} there"
             ) from None
         if asked_for_role or "token" in said.lower():
             raise self._without_key("nor has this machine a role") from None
@@ -351,7 +354,7 @@ class Objects:
         ) from None
 
     def _without_key(self, nor: str) -> ObjectStoreAuthError:
-        usual = KEYS[kind_of(self.address)][1]
+        usual = KEYS[kind_of_store(self.address)][1]
         return ObjectStoreAuthError(
             f"{self.address}: no key was found, {nor}; set {usual}, or put them into .env"
         )
@@ -359,19 +362,12 @@ class Objects:
 
 def keys_of(address: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an environment that open the object store."""
-    prefix = KEYS[kind_of(address)][0]
+    prefix = KEYS[kind_of_store(address)][0]
     return {
         name: value
         for name, value in environment.items()
         if name.startswith(prefix) and name.removeprefix(prefix) in READ
     }
-
-
-def kind_of(address: str) -> str:
-    """Return the kind of store of an address, a key of KEYS."""
-    scheme = urlsplit(address).scheme
-    aliases = {"s3a": "s3", "abfs": "az", "abfss": "az"}
-    return aliases.get(scheme, scheme)
 
 
 def _code(error: Exception) -> str:

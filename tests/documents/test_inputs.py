@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pipeline.errors import DeletionError, SettingsError
 from pipeline.settings.schema import Settings
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
+from tests.buckets import Bucket
 from tests.documents.test_archives import WORKFLOW, pack
 from tests.engine.documents.test_unread import kept, night
 from tests.projects import ProjectFolder, new_project
@@ -205,6 +206,8 @@ def test_no_message_table_or_digest_has_the_secret_of_a_url(tmp_path: Path, url:
     [
         {"name": "A b"}, {"name": ""}, {"type": "ftp"}, {"url": ""}, {"query": "SELECT 1"},
         {"type": "sql"}, {"ref": "--upload-pack=x"}, {"nonsense": 1},
+        {"type": "s3", "url": f"s3://m:{SECRET}@bucket/x"}, {"type": "gs", "url": "s3://bucket/x"},
+        {"type": "git", "url": f"https://m:{SECRET}@example.org/code"},
     ],
 )  # fmt: skip
 def test_wrong_settings_are_refused_without_the_secret(wrong: dict[str, str]):
@@ -215,6 +218,48 @@ def test_wrong_settings_are_refused_without_the_secret(wrong: dict[str, str]):
     assert SECRET not in str(told)
     with pytest.raises(ValidationError, match="is there twice"):
         Settings.model_validate({"inputs": [{"name": "wiki", "url": "a"}] * 2})
+
+
+def fill(bucket: Bucket, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        bucket.objects.overwrite(name, text.encode())
+
+
+def test_the_objects_of_a_bucket_are_files(tmp_path: Path, bucket: Bucket):
+    fill(bucket, {"a.md": "A", "x/b.csv": "id,text\n1,B\n", "x/no.png": "-", ".hidden.md": "-"})
+    docs = {"name": "docs", "type": "s3", "url": bucket.address}
+    found, reasons = read(tmp_path, docs, environment=bucket.environment)
+    assert found == {"@docs/a.md": "A", "@docs/x/b.csv#1": "B"}
+    assert reasons == {"@docs/x/no.png": "unsupported"}
+    params = params_of(tmp_path, docs, environment=bucket.environment)
+    before = find_files(params).set_index("name")["content"]
+    fill(bucket, {"a.md": "Another A"})
+    after = find_files(params).set_index("name")["content"]
+    assert list(after[after != before].index) == ["@docs/a.md"]
+    shown = f"{params!r}{params.model_dump_json()}"
+    assert bucket.environment["AWS_SECRET_ACCESS_KEY"] not in shown
+
+
+def test_a_bucket_without_its_key_or_that_is_not_there_is_a_reject(tmp_path: Path, bucket: Bucket):
+    fill(bucket, {"a.md": "A"})
+    docs = {"name": "docs", "type": "s3", "url": bucket.address}
+    wrong = {**bucket.environment, "AWS_SECRET_ACCESS_KEY": SECRET}
+    for url, environment in ((bucket.address, wrong), ("s3://nothing/x", bucket.environment)):
+        params = params_of(tmp_path, {**docs, "url": url}, environment=environment)
+        _, rejects = load_documents(params)
+        assert list(rejects["row_id"]) == ["@docs"]
+        assert SECRET not in rejects["message"].iloc[0]
+        assert "snapshots" not in rejects["message"].iloc[0]
+
+
+def test_an_object_that_is_gone_meanwhile_is_tried_again(tmp_path: Path, bucket: Bucket):
+    fill(bucket, {"a.md": "A", "b.md": "B"})
+    docs = {"name": "docs", "type": "s3", "url": bucket.address}
+    params = params_of(tmp_path, docs, environment=bucket.environment).with_listing()
+    bucket.objects.delete(["a.md"])
+    documents, rejects = load_documents(params)
+    assert list(documents["source"]) == ["@docs/b.md"]
+    assert list(rejects["reason"]) == ["io_error"]
 
 
 @pytest.fixture
