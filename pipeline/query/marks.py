@@ -6,6 +6,7 @@ show the text of documents with these marks made harmless (``inert``).
 """
 
 import re
+from html import unescape
 
 from pipeline.query.data_citations import CITATION
 
@@ -19,21 +20,35 @@ MARKED = re.compile(
     rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE
 )
 _OPEN, _CLOSE = r"\[［【〔", r"\]］】〕"
-_NO_SHAPE = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-_SPACES = " \t\u00a0\u2000-\u200a\u202f\u205f\u3000"
-_GAP_SIGNS = _SPACES + _NO_SHAPE
-"""Characters, as ranges of a character set, with which ``[3]`` looks as it does without them."""
-_GAP = rf"[{_GAP_SIGNS}]{{0,5}}"
-BARE = re.compile(
-    rf"[{_OPEN}]{_GAP}"
-    rf"(?:\d{{1,30}}|{NUMBER}(?:{_GAP}[,;–-]{_GAP}{NUMBER}){{1,{LONGEST_BARE_LIST}}})"
-    rf"{_GAP}[{_CLOSE}]",
+_NO_SHAPE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-"""Numbers in brackets without a sign of what they refer to: ``[3]``, ``[1, 3]``, ``【2】``."""
-BEGINS_BARE = re.compile(rf"[{_OPEN}][{_GAP_SIGNS}\d,;–-]{{0,300}}")
+_SPACES = " \t\u00a0\u2000-\u200a\u202f\u205f\u2800\u3000"
+_GAP_SIGNS = rf"{_SPACES}{_NO_SHAPE}\\*_~"
+"""Characters, as ranges of a character set, with which ``[3]`` looks as it does without them: in
+Markdown ``\\[3\\]`` and ``[**3**]`` are shown so too."""
+_REFERENCE = "&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,24});"
+_TAG = r"<[A-Za-z/!?][^<>\n]{0,60}>"
+_OPENING = rf"(?:[{_OPEN}]|&(?:#0{{0,4}}91|#[xX]0{{0,4}}5[bB]|lbrack|lsqb);)"
+_CLOSING = rf"(?:[{_CLOSE}]|&(?:#0{{0,4}}93|#[xX]0{{0,4}}5[dD]|rbrack|rsqb);)"
+"""Brackets, also as characters of HTML: ``&#91;``."""
+_LINE_BREAK = rf"\n(?=[ \t]{{0,3}}[\d{_CLOSE}])"
+_UNIT = rf"(?:[{_GAP_SIGNS}\d,;–-]|{_REFERENCE}|{_TAG}|{_LINE_BREAK})"
+BARE = re.compile(rf"{_OPENING}{_UNIT}{{1,200}}{_CLOSING}")
+"""A text in brackets that may be shown as numbers alone: ``[3]``, ``[1, 3]``, ``【2】``.
+``read_bare`` says whether it is."""
+BEGINS_BARE = re.compile(
+    rf"&#?\w{{0,7}}|{_OPENING}(?:{_UNIT}|\n){{0,200}}(?:&#?\w{{0,24}}|<[^<>\n]{{0,61}})?"
+)
 """The end of a text that may become numbers in brackets."""
+_SHOWN_BARE = re.compile(
+    rf"[{_OPEN}](?:\d{{1,30}}|{NUMBER}(?:[,;–-]{NUMBER}){{1,{LONGEST_BARE_LIST}}})[{_CLOSE}]"
+)
+_NOT_SHOWN = re.compile(rf"{_TAG}|[{_GAP_SIGNS}\s]")
+_BRACKETS = re.compile(rf"^{_OPENING}(.*){_CLOSING}$", re.DOTALL)
 _OPENS_DATA = re.compile(r"\[(Data):", re.IGNORECASE)
-_MAY_CITE = re.compile(rf"[{_OPEN}]|\( ?ref", re.IGNORECASE)
+_MAY_CITE = re.compile(rf"{_OPENING}|\( ?ref", re.IGNORECASE)
 """The beginning of each mark that ``inert`` changes. Few texts have one."""
 _RANGE = re.compile(rf"({NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({NUMBER}))?", re.IGNORECASE)
 _AS_PARENTHESES = str.maketrans("[］［]【】〔〕", "()()()()")
@@ -60,9 +75,18 @@ def parse_numbers(mark: str) -> list[int]:
     return list(numbers)
 
 
+def read_bare(text: str) -> str:
+    """Return what ``BARE`` has found as a reader sees it: ``[3]`` for ``[**3**]`` and ``&#91;3]``.
+
+    Return "" if it is shown as anything else than numbers in brackets.
+    """
+    shown = _NOT_SHOWN.sub("", unescape(_NOT_SHOWN.sub("", text)))
+    return shown if _SHOWN_BARE.fullmatch(shown) else ""
+
+
 def put_in_parentheses(bare: str) -> str:
-    """Return ``[3]`` as ``(3)``, so that it is no citation. The length stays the same."""
-    return bare.translate(_AS_PARENTHESES)
+    """Return ``[3]`` as ``(3)``, so that it is no citation."""
+    return _BRACKETS.sub(r"(\1)", bare)
 
 
 def inert(text: str) -> str:
@@ -75,7 +99,9 @@ def inert(text: str) -> str:
         return text
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
-    text = BARE.sub(lambda found: put_in_parentheses(found[0]), text)
+    text = BARE.sub(
+        lambda found: put_in_parentheses(found[0]) if read_bare(found[0]) else found[0], text
+    )
     # A mark inside another one hides it until now, as in "[Data: Sources (2) [1]]".
     return _OPENS_DATA.sub(r"(\1", text)
 

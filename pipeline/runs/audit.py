@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ PURGED = "purged"
 LONGEST_TEXT = 10_000
 """Characters of a text that a line keeps. A refused question may have a megabyte and costs its
 sender nothing, so whole texts could fill the disk, and nothing is answered on a full one."""
+_NOT_SHOWN = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that JSON allows in a text: controls of a terminal, ends of lines to some readers, and
+signs that turn the direction of what follows."""
 Kind = Literal["question", "edit", "sign-in", "export"]
 
 
@@ -63,7 +67,7 @@ class AuditLog:
                 file = self.folder / f"{now:%Y-%m-%d}.jsonl"
                 if not file.exists():
                     self._delete_old(now)
-                encoded = json.dumps(line, ensure_ascii=False).encode(errors="replace")
+                encoded = _encoded(line).encode(errors="replace")
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
                 with open(descriptor, "a+b", buffering=0) as opened:
                     append(opened, encoded + b"\n")
@@ -112,7 +116,7 @@ class AuditLog:
         content["passages"] = kept + [{"source": PURGED}] * removed
         if "text" in content:
             content |= self._hash_of(content.pop("text"))
-        return json.dumps(content, ensure_ascii=False)
+        return _encoded(content)
 
     def _hash_of(self, text: str) -> dict[str, str]:
         key = secret_in(self.folder / "hash-key")
@@ -136,6 +140,12 @@ class AuditLog:
             with (self.folder / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
+
+
+def _encoded(line: Mapping[str, Any]) -> str:
+    """Return a line as JSON that a terminal shows as it is, and that no reader breaks in two."""
+    text = json.dumps(line, ensure_ascii=False)
+    return _NOT_SHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _beginning_of(text: str) -> dict[str, Any]:

@@ -137,14 +137,14 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     add_documents(app, queries, FAILURES, KEYS)
     add_runs(app, queries, starter, FAILURES, KEYS)
     access_list, tries = access_list_of(project, for_person_here=token is not None), Tries()
-    sessions = sessions_of(project, access_list, token)
-    ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
+    sessions = sessions_of(project, access_list, token) if limits.page else None
+    ui = mount(app, queries, sessions, tries, _provider(limits), audit) if sessions else None
     _answer_errors(app, ui.failed if ui else told)
     delayed = DelayAfterHangUps(AuditedEdits(app, audit), queries.others_wait)
     counted = Counted(delayed, queries.count_loop)
     guarded: ASGIApp = Guard(
         counted, access_list, 1024 * limits.max_body_kb, limits.request_timeout,
-        ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None,
+        ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions,
         limits.cors_origins, tries,
         limits.users,
         MEGABYTE * limits.documents.max_request_mb,

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 DOCUMENTS = "/v1/documents"
 """The address of documents over HTTP; those of single documents are below it."""
+LARGEST_OPEN = 16 * 1024
+"""The bytes of a body that needs no access, such as a typed key. To read a form of a megabyte takes
+the event loop half a second, and anybody may send one."""
 _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 
 
@@ -109,6 +112,8 @@ class Guard:
         is_of_documents = path == DOCUMENTS or path.startswith(f"{DOCUMENTS}/")
         if is_of_documents and access is not None and access.may_write:
             return max(self.max_body, self.max_documents)
+        if self._is_open(path):
+            return min(self.max_body, LARGEST_OPEN)
         return self.max_body
 
     def _refuse(self, scope: Scope, given: Sequence[bytes]) -> ASGIApp:
@@ -216,6 +221,8 @@ class Guard:
         return receive_within_limits
 
     def _too_large(self, most: int) -> str:
+        if most < self.max_body:
+            return texts()["failures"]["too_large_open"].format(kb=most // 1024)
         setting = "max_body_kb" if most == self.max_body else "documents.max_request_mb"
         return texts()["failures"]["too_large"].format(kb=most // 1024, setting=setting)
 

@@ -1,8 +1,10 @@
 """Sessions of people who have signed in on a page.
 
-A session is a cookie that names a key and is signed with it; it does not hold the key. Every worker
-can check it without a list of sessions, and a changed or removed key ends its sessions. Only
-sessions that a person has ended are remembered, in files that all workers read.
+A session is a cookie that names a key. It is signed with the key and a secret of this project, and
+does not hold the key. Without the secret in the signature, keys could be guessed by cookies, which
+nothing slows down. Every worker can check a session without a list of sessions, and a changed or
+removed key ends its sessions. Only sessions that a person has ended are remembered, in files that
+all workers read.
 """
 
 import hashlib
@@ -20,6 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Scope
 
+from pipeline.errors import SettingsError, in_words
 from pipeline.files import secret_in, write_text
 from pipeline.project import Project
 from pipeline.serve.access import Access, AccessList
@@ -29,14 +32,17 @@ from pipeline.text.ids import digest
 
 ENDED_FOLDER = "data/serve/ended-sessions"
 SIGNING_FILE = "data/serve/session-signature"
-"""The file with the secret that signs sessions of users, who have no key. If it is lost, they sign
-in again."""
+"""The file with the secret that signs sessions. If it is lost, all people sign in again."""
 FLOW_SECONDS = 600
 """The seconds that a person may take to sign in at an OpenID Connect provider."""
 
 SWEEP_SECONDS = 600
-"""The seconds between two searches for ended sessions that need not be remembered any more. The
-holder of a key can end thousands of sessions, and a search looks at each."""
+"""The seconds between two searches for ended sessions that need not be remembered any more."""
+MOST_ENDED = 1000
+"""The ended sessions of a key or user that are remembered one by one. The holder of a key could
+otherwise fill the disk by signing in and out."""
+ALL_BEFORE = "all-before"
+"""The file whose time ends all sessions that began before."""
 
 _ID = re.compile("[0-9a-f]{32}")
 """An id of a session, as ``_new_id`` makes it."""
@@ -45,25 +51,44 @@ _ID = re.compile("[0-9a-f]{32}")
 @dataclass
 class EndedSessions:
     """The sessions that were ended by signing out: an empty file for each, kept for as long as its
-    cookie would be valid."""
+    cookie would be valid.
+
+    Each key and each user has a folder. When it has ``MOST_ENDED`` files, they are replaced by one
+    that ends all its sessions until then.
+    """
 
     folder: Path
     seconds: int
     sweep_at: float = 0.0
 
-    def add(self, session_id: str) -> None:
+    def add(self, session: "Session") -> None:
         """Remember that a session has ended. Raises DiskFullError if that cannot be written."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        folder = self._folder_of(session)
+        folder.mkdir(parents=True, exist_ok=True)
         if time.monotonic() >= self.sweep_at:
             self.sweep_at = time.monotonic() + SWEEP_SECONDS
             self._forget_old_ones()
-        write_text(self.folder / session_id, "")
+        ended = [file for file in folder.iterdir() if file.name != ALL_BEFORE]
+        if len(ended) < MOST_ENDED:
+            write_text(folder / session.id, "")
+            return
+        write_text(folder / ALL_BEFORE, "")
+        for file in ended:
+            file.unlink(missing_ok=True)
 
-    def has(self, session_id: str) -> bool:
-        return (self.folder / session_id).exists()
+    def has(self, session: "Session") -> bool:
+        folder = self._folder_of(session)
+        if (folder / session.id).exists():
+            return True
+        with suppress(FileNotFoundError):
+            return session.began <= (folder / ALL_BEFORE).stat().st_mtime
+        return False
+
+    def _folder_of(self, session: "Session") -> Path:
+        return self.folder / digest(session.access.asker.name)
 
     def _forget_old_ones(self) -> None:
-        for file in self.folder.iterdir():
+        for file in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):  # Another worker has deleted it.
                 if file.stat().st_mtime < time.time() - self.seconds:
                     file.unlink()
@@ -89,30 +114,36 @@ class OneTimeToken:
 
 
 @dataclass(frozen=True)
+class Session:
+    """A session of a cookie: the access that it gives, its id, and when it began, as Unix time."""
+
+    access: Access
+    id: str
+    began: float
+
+
+@dataclass(frozen=True)
 class Sessions:
     """The sessions of a project's page.
 
     ``cookie`` is the cookie's name. It differs between projects, because a browser sends a
-    machine's cookies to all ports. ``token`` is that of ``graphmill ui``. ``secret`` signs the
-    sessions of users whom an OpenID Connect provider has signed in; it is empty without a provider.
+    machine's cookies to all ports. ``secret`` signs them; it is empty where nobody needs to sign
+    in. ``token`` is that of ``graphmill ui``.
     """
 
     access_list: AccessList
     cookie: str
     seconds: int
     ended: EndedSessions
+    secret: str = field(repr=False)
     token: OneTimeToken | None = None
-    secret: str = field(default="", repr=False)
 
     def access(self, scope: Scope) -> Access | None:
         """Return the access of the person who has signed in; None if another server's page asks."""
         if not of_our_own_page(scope):
             return None
         session = self._session(scope)
-        if session is None:
-            return None
-        access, _ = session
-        return replace(access, signed_in=True)
+        return replace(session.access, signed_in=True) if session else None
 
     def opened_by(self, typed: str) -> Access | None:
         """Return the access of a typed key, or of the token of a followed link; None if it is
@@ -127,7 +158,7 @@ class Sessions:
     def begin(self, response: Response, access: Access, https: bool) -> None:
         """Set the cookie of a new session that a key has begun."""
         named = f"{access.asker.name}.{_new_id()}"
-        self._set(response, _signer(access).sign(named).decode(), https)
+        self._set(response, self._signer(access).sign(named).decode(), https)
 
     def begin_for_user(self, response: Response, named: Named, https: bool) -> None:
         """Set the cookie of a new session of a user.
@@ -136,7 +167,7 @@ class Sessions:
         others.
         """
         groups = self.access_list.users.known(named.groups)
-        content = {"user": named.user, "groups": groups, "id": _new_id()}
+        content = {"user": named.user, "groups": groups, "id": _new_id(), "began": time.time()}
         self._set(response, self.signed(content, "session"), https)
 
     def signed(self, content: Mapping[str, Any], purpose: str) -> str:
@@ -148,8 +179,6 @@ class Sessions:
 
         Return {} for any other text, and for one that is older than so many seconds.
         """
-        if not self.secret:
-            return {}
         try:
             return self._serializer(purpose).loads(text, max_age=seconds)
         except BadSignature:
@@ -177,61 +206,75 @@ class Sessions:
         """
         session = self._session(scope)
         if session is not None:
-            _, session_id = session
-            self.ended.add(session_id)
+            self.ended.add(session)
         response.delete_cookie(
             self.cookie, path="/", secure=https, httponly=True, samesite="strict"
         )
 
-    def _session(self, scope: Scope) -> tuple[Access, str] | None:
-        """Return the access and the id of the request's session.
+    def _session(self, scope: Scope) -> Session | None:
+        """Return the request's session.
 
         None if it has no cookie that is signed, young enough, and not ended.
         """
         cookies = (value for name, value in scope["headers"] if name == b"cookie")
         sent = next(cookies, b"").decode("latin-1")
         value = cookie_parser(sent).get(self.cookie, "")
-        if value:
-            for access in self.access_list.keyed:
-                # A key that acts for users must name one, which a session does not.
-                session_id = "" if access.acts_for_users else self._id_of(value, access)
-                if session_id and not self.ended.has(session_id):
-                    return access, session_id
-        content = self.unsigned(value, "session", self.seconds)
-        if content.get("user") and not self.ended.has(content["id"]):
-            # The rights of the groups are those of the present settings.
-            access = self.access_list.users.access(content["user"], content["groups"])
-            return (access, content["id"]) if access else None
-        return None
+        if not value or not self.secret:
+            return None
+        session = self._session_of_user(value)
+        for access in self.access_list.keyed:
+            # A key that acts for users must name one, which a session does not.
+            if session is None and not access.acts_for_users:
+                session = self._session_of_key(value, access)
+        return None if session is None or self.ended.has(session) else session
 
-    def _id_of(self, value: str, access: Access) -> str:
-        """Return the id of the session that a key has begun; "" for a cookie of another key."""
+    def _session_of_key(self, value: str, access: Access) -> Session | None:
+        """Return the session that a key has begun; None for a cookie of another key."""
         try:
-            named = _signer(access).unsign(value, max_age=self.seconds).decode()
+            signed, began = self._signer(access).unsign(value, self.seconds, return_timestamp=True)
         except BadSignature:
-            return ""
-        name, _, session_id = named.rpartition(".")
-        # The holder of a key can sign any text with it, and the id becomes the name of a file.
-        is_valid = name == access.asker.name and _ID.fullmatch(session_id)
-        return session_id if is_valid else ""
+            return None
+        name, _, session_id = signed.decode().rpartition(".")
+        # The id becomes the name of a file.
+        if name != access.asker.name or not _ID.fullmatch(session_id):
+            return None
+        return Session(access, session_id, began.timestamp())
+
+    def _session_of_user(self, value: str) -> Session | None:
+        """Return the session of a user, with the rights that settings now give to the groups."""
+        content = self.unsigned(value, "session", self.seconds)
+        if not content:
+            return None
+        access = self.access_list.users.access(content["user"], content["groups"])
+        # Earlier versions did not write when a session began.
+        return Session(access, content["id"], content.get("began", 0.0)) if access else None
+
+    def _signer(self, access: Access) -> TimestampSigner:
+        return TimestampSigner(
+            f"{self.secret} {access.key}",
+            "graphmill session",
+            key_derivation="hmac",
+            digest_method=hashlib.sha256,
+        )
 
 
 def sessions_of(
     project: Project, access_list: AccessList, token: OneTimeToken | None = None
 ) -> Sessions:
+    """Return the sessions of a project. Raises SettingsError if their secret cannot be read."""
     seconds = round(3600 * project.settings.serve.session_hours)
     ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
-    signs_users_in = bool(project.settings.serve.users.oidc.issuer)
-    secret = secret_in(project.root / SIGNING_FILE) if signs_users_in else ""
+    file = project.root / SIGNING_FILE
+    try:
+        secret = "" if access_list.open else secret_in(file)
+    except OSError as error:
+        raise SettingsError(
+            f"{file}: {in_words(error)}; let this user read and write it, or set serve.page to"
+            " false"
+        ) from None
     cookie = f"graphmill-{digest(str(project.root))[:8]}"
-    return Sessions(access_list, cookie, seconds, ended, token, secret)
+    return Sessions(access_list, cookie, seconds, ended, secret, token)
 
 
 def _new_id() -> str:
     return secrets.token_hex(16)
-
-
-def _signer(access: Access) -> TimestampSigner:
-    return TimestampSigner(
-        access.key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
-    )

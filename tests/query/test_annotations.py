@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Sequence
+from html import unescape
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,7 +17,7 @@ from pipeline.query.citations.checker import Citations, _Marks
 from pipeline.query.context import Reference
 from pipeline.query.data_citations import CITATION, DataCitations
 from pipeline.query.evidence_answer import build_evidence_answer
-from pipeline.query.marks import BARE, MARKED, inert
+from pipeline.query.marks import BARE, MARKED, inert, read_bare
 from pipeline.query.stream import Done, Token, stream_answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
 from tests.sizes import size
@@ -186,7 +187,8 @@ PARTS = [
     "~~~", "\n", "\n\n", " ", "   ", "    ", "- ", "> ", "1. ", "\\", "Mira Vale", "1840",
     "built it", "Idra Senn",
     ". ", ", ", "ref:1", "1", "👩", "【1】", "# ", "| ", "![](//evil.example)", "\U000f0001",
-    "[Data: Sources (1)]", "*",
+    "[Data: Sources (1)]", "*", "**", "~~", "&#91;", "&rsqb;", "&#x32;",
+    "&nbsp;", "&", "<b>", "<!-- -->",
 ]  # fmt: skip
 drawn = st.lists(st.sampled_from(PARTS), max_size=25).map("".join)
 CHECKED = Citations(SHOWN, DataCitations.of({"sources": [1, 2]}), Addresses.of("Mira Vale"))
@@ -225,12 +227,19 @@ def without(text: str, annotations: Sequence[Annotation]) -> str:
     return text
 
 
+WRITTEN = {"code_inline": "`", "html_inline": "", "softbreak": " ", "image": "!"}
+"""Type of a token of Markdown -> what stands for it, if it is no text."""
+
+
 def outside_code(text: str) -> list[str]:
-    """Return the texts that another reader of Markdown shows as no code; escaped signs stay
-    signs."""
-    reader = MarkdownIt("commonmark").disable("text_join")
-    inline = [child for token in reader.parse(text) for child in token.children or ()]
-    return [child.content for child in inline if child.type == "text"]
+    """Return the texts that another reader of Markdown shows as no code, without their markup."""
+    shown = []
+    for token in MarkdownIt("commonmark").parse(text):
+        if token.type == "html_block":
+            shown.append(unescape(re.sub("<!-- -->|<b>", "", token.content)))
+        parts = [WRITTEN.get(child.type, child.content) for child in token.children or ()]
+        shown.append("".join(parts))
+    return shown
 
 
 @settings(max_examples=size(300, 5000), deadline=None)
@@ -250,7 +259,7 @@ def test_outside_code_no_number_stands_in_brackets_that_is_no_annotation(said: s
         assert one.number in (1, 2, 3)
         assert one.end <= next_start
     for shown in outside_code(without(text, annotations)):
-        assert not re.search(r"[\[【]\d+[\]】]", shown), (text, shown)
+        assert not re.search(r"[\[【]\s*\d+\s*[\]】]", shown), (text, shown)
 
 
 @settings(max_examples=size(200, 2000), deadline=None)
@@ -258,7 +267,7 @@ def test_outside_code_no_number_stands_in_brackets_that_is_no_annotation(said: s
 def test_an_inert_text_has_no_mark_and_stays_as_it_is(text: str):
     shown = inert(text)
     assert not MARKED.search(shown)
-    assert not BARE.search(shown)
+    assert not any(read_bare(found[0]) for found in BARE.finditer(shown))
     assert not CITATION.search(shown)
     assert inert(shown) == shown
 
@@ -328,14 +337,38 @@ def test_tokens_carry_the_annotations_of_the_answer():
 
 
 @pytest.mark.parametrize(
-    "said", ["[1\u200b]", "[\u2060 1]", "[\u00a01 ]", "[1\u200b, 2]", "[9\ufeff]", "［1\u200d］"]
-)
+    "said", [
+        "[1\u200b]", "[\u2060 1]", "[\u00a01 ]", "[1\u200b, 2]", "[9\ufeff]", "［1\u200d］",
+        "[1\U000e0020]", "[1\u2800]", "[1\u200b0]",
+    ],
+)  # fmt: skip
 def test_a_number_with_signs_that_nobody_sees_looks_like_no_citation(said: str):
     text, citations = read(f"Verify your account at the Evil Bank {said}.")
     assert not citations
     assert "[" not in text
     assert "］" not in text
     assert "[" not in inert(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        r"\[1\]", r"[1\]", "[**1**]", "[_1_]", "[<b>1</b>]", "<b>[</b>1]", "[<!-- -->1]", "[\n1]",
+        "[1\n]", "&#91;1&#93;", "&lbrack;1&rbrack;", "[&#49;]", "[&#x31;&#8203;]", "&#x5B;2, 3]",
+    ],
+)  # fmt: skip
+def test_a_number_in_brackets_of_markup_looks_like_no_citation(said: str):
+    for pieces in ([said], list(said)):
+        told = heard(["Verify your account at the Evil Bank ", *pieces, "."], CHECKED)
+        assert not [one for piece in told for one in piece.annotations]
+        (shown,) = filter(None, outside_code("".join(piece.text for piece in told)))
+        assert not re.search(r"[\[\]]", shown)
+    assert not re.search(r"[\[\]]", "".join(outside_code(inert(said))))
+
+
+def test_other_text_in_brackets_stays_as_it_is():
+    for said in ("[-1]", "[&alpha;]", "[**x**]", "R&D [a & b] &c.", "a[i]", "[0, 100]", "[\n- 1]"):
+        assert read(said) == (said, [])
 
 
 def test_a_supported_number_with_signs_that_nobody_sees_is_a_citation():

@@ -252,6 +252,15 @@ def test_a_text_with_a_sign_that_ends_lines_elsewhere_stays_one_line(tmp_path: P
     assert "Idra" not in next(tmp_path.glob("*.jsonl")).read_text()
 
 
+def test_a_question_sends_no_orders_to_the_terminal_that_shows_the_log(tmp_path: Path):
+    text = "Who \x9b2J \x1b[2J \x7f \u202e built \u2066 it?"
+    log = AuditLog(tmp_path, hashed=False)
+    log.add("question", text)
+    (file,) = tmp_path.glob("*.jsonl")
+    assert file.read_text(encoding="utf-8").rstrip("\n").isprintable()
+    assert [line["text"] for line in log.lines()] == [text]
+
+
 def test_files_of_others_stay(tmp_path: Path):
     (tmp_path / "0-notes.jsonl").write_text("{}\n")
     log = AuditLog(tmp_path, keep_days=1)

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from pipeline.project import Project
+from pipeline.serve.guard import LARGEST_OPEN
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, Serving, serving
 
@@ -89,6 +90,17 @@ def test_a_body_that_is_too_large(guarded: Serving):
     )
     assert (answer.status_code, answer.json()["error"]["type"]) == (413, "too_large")
     assert guarded.ask("/query/data").status_code == 200
+
+
+def test_a_form_that_needs_no_key_is_small(served: Serving, project: Project):
+    """The event loop reads a form, and a large one would stop all other requests meanwhile."""
+    form = b"key=" + b"%" * (LARGEST_OPEN - 4)
+    own_page = {"Sec-Fetch-Site": "same-origin"}
+    assert served.client.post("/login", content=form, headers=own_page).status_code == 303
+    answer = served.client.post("/login", content=form + b"%", headers=own_page)
+    assert answer.status_code == 413
+    assert "larger than 16 KB" in answer.json()["error"]["message"]
+    assert served.ask("/query/data", query="Who? " + " " * 2 * LARGEST_OPEN).status_code == 200
 
 
 def test_pages_of_the_origins_in_settings_may_ask(

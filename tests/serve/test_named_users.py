@@ -13,7 +13,7 @@ from itsdangerous import TimestampSigner
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.serve.access import access_list_of
-from pipeline.serve.sessions import OneTimeToken
+from pipeline.serve.sessions import SIGNING_FILE, OneTimeToken
 from pipeline.settings.keys import key_warnings
 from pipeline.text.ids import digest
 from tests.projects import ProjectFolder
@@ -156,9 +156,10 @@ def test_only_over_its_key_and_never_for_nobody(fronted: Serving):
 
 
 def session_of(key: str, named: str, project: Project) -> list[tuple[bytes, bytes]]:
-    """A cookie that the holder of a key has signed with it."""
+    """A cookie that somebody has signed who knows the key and the project's secret."""
+    secret = (project.root / SIGNING_FILE).read_text(encoding="utf-8")
     signer = TimestampSigner(
-        key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
+        f"{secret} {key}", "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
     )
     cookie = f"graphmill-{digest(str(project.root))[:8]}={signer.sign(named).decode()}"
     return [(b"Cookie", cookie.encode()), (b"Sec-Fetch-Site", b"same-origin")]
@@ -178,8 +179,7 @@ def test_its_key_begins_no_session(fronted: Serving, folder: ProjectFolder):
 def test_a_key_makes_no_file_where_its_holder_likes(
     fronted: Serving, folder: ProjectFolder, tmp_path: Path
 ):
-    """Whoever has a key can sign any id of a session with it, and signing out makes a file of that
-    name."""
+    """Signing out makes a file whose name is the id of the session."""
     headers = session_of(PLAIN, f"plain.{tmp_path / 'made'}", folder.open())
     httpx2.post(f"{fronted.url}/logout", headers=headers)
     assert not list(tmp_path.iterdir())

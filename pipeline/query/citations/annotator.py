@@ -23,6 +23,7 @@ from pipeline.query.marks import (
     PLACEHOLDERS,
     parse_numbers,
     put_in_parentheses,
+    read_bare,
 )
 
 _MEMBER = re.compile(rf"[{PLACEHOLDERS}]|{BARE.pattern}")
@@ -30,7 +31,7 @@ _BETWEEN = r"[ ,;]{0,3}"
 _GROUP = re.compile(rf"(?:{_MEMBER.pattern})(?:{_BETWEEN}(?:{_MEMBER.pattern}))*")
 _MAY_GO_ON = re.compile(rf"{_BETWEEN}(?:{BEGINS_BARE.pattern})?")
 """Everything that follows a group, if another citation may still join the group."""
-_SPECIAL = re.compile(rf"\n|`+|[\[［【〔{PLACEHOLDERS}]")
+_SPECIAL = re.compile(rf"\n|`+|[\[［【〔&{PLACEHOLDERS}]")
 _SENTENCE_END = re.compile(rf"[.!?](?=[\s\"'”’»)*_])|[。！？…\n]|[{PLACEHOLDERS}]|{BARE.pattern}")
 _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}[^`\n]*|~{3,}[^\n]*)(?:\n|$)")
 _MAY_OPEN_FENCE = re.compile(r" {0,3}(?:`*|~*|`{3,}[^`\n]*|~{3,}[^\n]*)")
@@ -310,7 +311,7 @@ class Annotator:
             return parse_cited_records(self._data[code - FIRST_DATA]).get("sources", [])
         if code >= FIRST_PASSAGE:
             return [code - FIRST_PASSAGE]
-        return parse_numbers(member)
+        return parse_numbers(read_bare(member))
 
     def _is_citation(self, member: str, citable: frozenset[int]) -> bool:
         """Return whether the member is a checked mark or bare numbers of supporting passages."""
@@ -331,8 +332,9 @@ class Annotator:
 
         Such a list is something else, for example an interval.
         """
-        is_one_number = len(re.findall(r"\d+", bare)) == 1
-        are_passages = all(number in self._passages for number in self._cited_numbers(bare))
+        is_one_number = len(re.findall(r"\d+", read_bare(bare))) == 1
+        numbers = self._cited_numbers(bare)
+        are_passages = bool(numbers) and all(number in self._passages for number in numbers)
         return put_in_parentheses(bare) if is_one_number or are_passages else bare
 
     def _write_data(self, citation: str, supported: frozenset[int]) -> None:

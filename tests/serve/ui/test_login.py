@@ -7,13 +7,16 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from http.cookies import SimpleCookie
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
 import pytest
 from itsdangerous import TimestampSigner
 
-from pipeline.serve.sessions import EndedSessions
+from pipeline.query.asker import Asker
+from pipeline.serve.access import Access
+from pipeline.serve.sessions import SIGNING_FILE, EndedSessions, Session
 from pipeline.serve.tries import (
     ADDRESSES,
     LATE_SECONDS,
@@ -224,10 +227,25 @@ def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out_in_any_worker(
 
 def test_an_ended_session_is_forgotten_with_its_cookie(tmp_path: Path):
     ended = EndedSessions(tmp_path / "ended", seconds=60)
-    ended.add("old")
-    os.utime(ended.folder / "old", (1, 1))
-    EndedSessions(ended.folder, seconds=60).add("new")
-    assert [file.name for file in ended.folder.iterdir()] == ["new"]
+    ended.add(session("old"))
+    (of_old,) = ended.folder.glob("*/old")
+    os.utime(of_old, (1, 1))
+    EndedSessions(ended.folder, seconds=60).add(session("new"))
+    assert [file.name for file in ended.folder.glob("*/*")] == ["new"]
+
+
+def test_who_ends_any_number_of_sessions_leaves_few_files_and_ends_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pipeline.serve.sessions.MOST_ENDED", 10)
+    ended = EndedSessions(tmp_path / "ended", seconds=60)
+    for number in range(35):
+        ended.add(session(str(number)))
+    assert len(list(ended.folder.glob("*/*"))) <= 11
+    assert all(ended.has(session(str(number))) for number in range(35))
+    assert ended.has(session("another, begun before"))
+    assert not ended.has(session("begun later", began=time.time() + 2))
+    assert not ended.has(session("0", name="other"))
 
 
 def test_who_ends_many_sessions_does_not_make_the_server_look_at_each_of_them_every_time(
@@ -236,23 +254,46 @@ def test_who_ends_many_sessions_does_not_make_the_server_look_at_each_of_them_ev
     ended, searches = EndedSessions(tmp_path / "ended", seconds=60), list[None]()
     monkeypatch.setattr(ended, "_forget_old_ones", lambda: searches.append(None))
     for number in range(5):
-        ended.add(str(number))
+        ended.add(session(str(number)))
     assert len(searches) == 1
 
 
 @pytest.mark.parametrize(
     "value", ["api_key", "api_key.x.y", "sales.{rest}", "{old}", "{foreign}", "", "nobody.{rest}"]
 )
-def test_a_cookie_that_is_no_session(browser: httpx2.Client, value: str):
+def test_a_cookie_that_is_no_session(browser: httpx2.Client, folder: ProjectFolder, value: str):
+    secret = secret_of(folder)
     name, signed, _ = cookie_of(sign_in(browser))
     browser.cookies.clear()
     forged = value.format(
-        rest=signed.partition(".")[2], old=made(ALL, hours_ago=3), foreign=made("another key")
+        rest=signed.partition(".")[2],
+        old=made(f"{secret} {ALL}", hours_ago=3),
+        foreign=made(f"{secret} another key"),
     )
     headers = {"Cookie": f"{name}={forged}", "Accept": "*/*"}
     assert browser.get("/ui/state", headers=headers).status_code == 401
-    good = {"Cookie": f"{name}={made(ALL, hours_ago=1)}", "Accept": "*/*"}
+    good = {"Cookie": f"{name}={made(f'{secret} {ALL}', hours_ago=1)}", "Accept": "*/*"}
     assert browser.get("/ui/state", headers=good).status_code == 200
+
+
+def test_a_cookie_that_is_signed_with_the_key_alone_is_no_session(
+    browser: httpx2.Client, folder: ProjectFolder
+):
+    """Otherwise keys could be guessed by cookies, without the delay of wrong keys."""
+    name, _, _ = cookie_of(sign_in(browser))
+    browser.cookies.clear()
+    for secret, status in (("", 401), (f"{secret_of(folder)} ", 200)):
+        headers = {"Cookie": f"{name}={made(secret + ALL)}", "Accept": "*/*"}
+        assert browser.get("/ui/state", headers=headers).status_code == status
+
+
+def secret_of(folder: ProjectFolder) -> str:
+    return (folder.root / SIGNING_FILE).read_text(encoding="utf-8")
+
+
+def session(id: str, name: str = "sales", began: float = 0.0) -> Session:
+    project: Any = None
+    return Session(Access(Asker(name), project, project), id, began)
 
 
 def made(key: str, hours_ago: int = 0) -> str:
