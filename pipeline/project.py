@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
     from pipeline.resolution.pins import Decision
+    from pipeline.runs.conversions import ConversionReport, SampleEstimate
     from pipeline.runs.corrections import Added, Effect
     from pipeline.runs.events import OnEvent
     from pipeline.runs.gc import GcReport
@@ -147,6 +148,28 @@ class Project(Asking):
             self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL,
             speed_of=self.reply_speed,
         )  # fmt: skip
+
+    def convert(self, name: str | None = None) -> ConversionReport:
+        """Convert the files that a run of the workflow would convert, and keep the results; no
+        model is asked. A plan knows afterwards what all files say."""
+        from pipeline.runs.conversions import convert_files
+
+        with self.runs.alone():
+            return convert_files(self, name)
+
+    def forecast_by_sample(
+        self, sample: int, name: str | None = None, selection: Selection | None = None
+    ) -> tuple[list[Forecast], SampleEstimate]:
+        """Convert a sample of the files that are not converted, and return the forecast with what
+        the other files would add to it. No model is asked."""
+        from pipeline.engine.bill.forecast import totals
+        from pipeline.runs.conversions import convert_files, estimate_rest
+
+        before = totals(self.forecast(name, selection))["expected"]
+        with self.runs.alone():
+            converted = convert_files(self, name, sample)
+        forecasts = self.forecast(name, selection)
+        return forecasts, estimate_rest(converted, before, totals(forecasts)["expected"])
 
     def view_sizes(self, name: str | None = None) -> list[ViewSize]:
         """Return the number of rows that the last run of a workflow made for each of

@@ -61,7 +61,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # The import of rich would take longer than the rest of --help.
 )
 COMMANDS = (
-    build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry,
+    build.init, build.tune, build.plan, build.convert, build.index, build.load, build.run,
+    build.retry,
     inspect.verify, history.status,
     history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage,
     inspect.doctor,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pipeline.engine.bill.forecast import Forecast
     from pipeline.engine.plan import Selection
     from pipeline.project import Project
+    from pipeline.runs.conversions import SampleEstimate
     from pipeline.tuning.tune import Tuning
 
 
@@ -136,12 +137,31 @@ def plan(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, start: Start = None, only: Only = None, skip: Skip = None,
     force: Force = None,
+    sample: Annotated[int | None, typer.Option("--sample", min=2, metavar="N",
+        help="Convert N of the files that are not converted, and estimate the others.")] = None,
 ) -> None:  # fmt: skip
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
         selection = _selection(start, only, skip, force)
-        forecasts = project.forecast(name, selection)
-        show_plan(project, name, forecasts, selection, as_json)
+        if sample is None:
+            show_plan(project, name, project.forecast(name, selection), selection, as_json)
+            return
+        forecasts, rest = project.forecast_by_sample(sample, name, selection)
+        show_plan(project, name, forecasts, selection, as_json, rest)
+
+
+def convert(
+    context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Convert PDF, DOCX, HTML, ... without a run and without a model. A plan is exact then."""
+    with open_project(context, folder, overrides, as_json) as project:
+        report = project.convert(name)
+    if as_json:
+        print_json(report.to_json())
+        return
+    failed = f", {report.failed:,} of them without text" if report.failed else ""
+    print(f"{counted(report.converted, 'file')} converted in {report.seconds:.0f} s{failed}")
 
 
 def show_plan(
@@ -150,8 +170,12 @@ def show_plan(
     forecasts: "list[Forecast]",
     selection: "Selection",
     as_json: bool,
+    rest: "SampleEstimate | None" = None,
 ) -> None:
-    """Print what a run or a retry would do and cost, and why it would be refused."""
+    """Print what a run or a retry would do and cost, and why it would be refused.
+
+    ``rest``: what the files add that are not converted, by a sample.
+    """
     from pipeline.engine.bill.forecast import totals
     from pipeline.engine.extraction_notes import extraction_notes
 
@@ -169,6 +193,7 @@ def show_plan(
         refusal = project.refusal_of_model(planned, selection)
     notes = _plan_notes(forecasts, refusal, counts, project.runs.reports())
     sizes = project.view_sizes(workflow)
+    notes += [rest.in_words()] if rest else []
     notes += trades
     notes += [f"the last run: {note}" for note in health_notes]
     if layout_note := project.note_on_layout(name):
@@ -186,7 +211,9 @@ def show_plan(
             "text_units": size.text_units,
             "entities": size.entities,
         }
-    print_json({**report.to_json(), "estimate": sums, "documents": counts, "views": views})
+    by_sample = {"by_sample": rest.to_json()} if rest else {}
+    bill = {"estimate": sums, **by_sample, "documents": counts, "views": views}
+    print_json({**report.to_json(), **bill})
 
 
 def _plan_notes(

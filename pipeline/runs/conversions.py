@@ -1,0 +1,184 @@
+"""Convert files without a run and without a model, all of them or a sample; estimate from a sample
+what the others cost."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+from pipeline.contract.conversion import (
+    ConversionRules,
+    Converted,
+    Converter,
+    FileToConvert,
+    NotConverted,
+)
+from pipeline.engine.bill.duration import span_in_words
+from pipeline.engine.plan import examine_source
+from pipeline.engine.resources import Asked, WrappedConverter
+from pipeline.errors import counted
+from pipeline.models.base import Repeats
+from pipeline.text.ids import digest
+
+if TYPE_CHECKING:
+    from pipeline.runs.services import Services
+
+TWO_SIDED_95 = 1.96
+"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
+COUNTED = ("calls", "cost")
+
+
+@dataclass
+class Collected:
+    """The files that a run would convert, each with its rules."""
+
+    files: list[tuple[FileToConvert, ConversionRules]] = field(default_factory=list)
+
+    def wrapped(self, asked: Asked) -> Asked:
+        return CollectingConverter(asked, self) if isinstance(asked, Converter) else asked
+
+
+@dataclass(frozen=True)
+class CollectingConverter(WrappedConverter):
+    """A converter that converts nothing, and notes the files that it would convert."""
+
+    collected: Collected
+
+    def convert(
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        listener: object = None,
+        repeats: Repeats | None = None,
+    ) -> list[Converted]:
+        results = self.converter.known(files, rules)
+        for file, known in zip(files, results, strict=True):
+            if known is None:
+                self.collected.files.append((file, rules))
+        not_yet = NotConverted("not_converted", "is to be converted yet")
+        return [known or not_yet for known in results]
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """The result of conversions: ``failed`` of the ``converted`` files gave no text. ``remaining``
+    were not converted. ``tokens``: those of each converted file. ``seconds``: the time it took."""
+
+    converted: int
+    failed: int
+    remaining: int
+    seconds: float
+    tokens: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "converted": self.converted, "failed": self.failed, "remaining": self.remaining,
+            "seconds": self.seconds, "tokens": sum(self.tokens),
+        }  # fmt: skip
+
+
+def convert_files(
+    project: "Services", name: str | None = None, sample: int | None = None
+) -> ConversionReport:
+    """Convert the files that a run of the workflow would convert, and keep the results.
+
+    With ``sample`` only so many, drawn by a hash of their names, so that the draw is the same each
+    time. No model is asked.
+    """
+    collected = Collected()
+    workflow = project.workflow(name)
+    previous = project.snapshots.manifest(workflow.name)
+    for step in workflow.steps:
+        if step.verb.roles_of(Converter) and not step.inputs:
+            examined = examine_source(step, previous.steps, project.snapshots)
+            project.resources.call(examined, {}, collected.wrapped)
+    drawn = sorted(collected.files, key=lambda one: digest(one[0].name))
+    chosen = drawn if sample is None else drawn[:sample]
+    by_rules: list[tuple[ConversionRules, list[FileToConvert]]] = []
+    for file, rules in chosen:
+        same = next((files for known, files in by_rules if known == rules), None)
+        if same is None:
+            by_rules.append((rules, [file]))
+        else:
+            same.append(file)
+    began, results = time.monotonic(), list[Converted]()
+    for rules, files in by_rules:
+        results += project.converter.convert(files, rules)
+    seconds = time.monotonic() - began
+    failed = sum(isinstance(result, NotConverted) for result in results)
+    tokens = tuple(project.tokenizer.count(_text_of(result)) for result in results)
+    return ConversionReport(len(results), failed, len(drawn) - len(chosen), seconds, tokens)
+
+
+def _text_of(result: Converted) -> str:
+    if isinstance(result, NotConverted):
+        return ""
+    return "\n".join([result.text, *(part.text for part in result.documents)])
+
+
+@dataclass(frozen=True)
+class SampleEstimate:
+    """The calls and the cost of the files that are not converted, estimated by those of a sample.
+
+    ``amounts``: least, expected and most of calls and cost, with 95 % of the cases between; of cost
+    None without a price. ``seconds``: how long their conversion would take.
+    """
+
+    sample: ConversionReport
+    amounts: Mapping[str, tuple[float, float, float] | None]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        amounts = {name: list(one) if one else None for name, one in self.amounts.items()}
+        return {"sample": self.sample.to_json(), "seconds": self.seconds, **amounts}
+
+    def in_words(self) -> str:
+        """Return the estimate as a note below the bill of a plan."""
+        sample, files = self.sample, counted(self.sample.remaining, "file")
+        drawn = f"{counted(sample.converted, 'file')} of a sample are converted and in this bill"
+        if not sample.remaining:
+            return f"{drawn}; no other file is to be converted"
+        parts = []
+        calls, cost = self.amounts["calls"], self.amounts["cost"]
+        if calls is not None:
+            parts.append(f"{calls[0]:,.0f} to {calls[2]:,.0f} calls ({calls[1]:,.0f} expected)")
+        if cost is not None:
+            parts.append(f"{cost[0]:,.2f} to {cost[2]:,.2f} ({cost[1]:,.2f})")
+        parts.append(f"{span_in_words(self.seconds, self.seconds)} of conversion and OCR")
+        return f"{drawn}; for the other {files} add, with 95 % probability: {'; '.join(parts)}"
+
+
+def estimate_rest(
+    sample: ConversionReport, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> SampleEstimate:
+    """Return what the remaining files cost, by what the sample has added to the bill.
+
+    ``before``, ``after``: the expected amounts of the plan without the sample and with it. Calls
+    grow with the text, so the tokens of each file tell how far the remaining ones may differ.
+    """
+    scale = _rest_by_sample(sample)
+    amounts: dict[str, tuple[float, float, float] | None] = {}
+    for name in COUNTED:
+        if before[name] is None or after[name] is None:
+            amounts[name] = None
+            continue
+        added = max(after[name] - before[name], 0.0)
+        least, expected, most = (added * factor for factor in scale)
+        amounts[name] = (least, expected, most)
+    per_file = sample.seconds / sample.converted if sample.converted else 0.0
+    return SampleEstimate(sample, amounts, per_file * sample.remaining)
+
+
+def _rest_by_sample(sample: ConversionReport) -> tuple[float, float, float]:
+    """Return how many times the text of the sample the remaining files have: least, expected and
+    most."""
+    total, number, rest = sum(sample.tokens), len(sample.tokens), sample.remaining
+    if not total or not rest:
+        return 0.0, 0.0, 0.0
+    expected = rest * mean(sample.tokens)
+    spread = stdev(sample.tokens) if number > 1 else expected
+    # The mean of the sample is uncertain, and so is the sum of the remaining files around it.
+    error = TWO_SIDED_95 * spread * math.sqrt(rest**2 / number + rest)
+    return max(expected - error, 0.0) / total, expected / total, (expected + error) / total
