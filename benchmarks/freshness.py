@@ -129,7 +129,8 @@ def _send_all(url: str, measured: Measured, options: argparse.Namespace) -> None
             text = f"{name} was built by Osric Hale{number} at the Tollen Quay in {1500 + number}."
             document = {"id": name, "text": text, "title": name}
             answer = client.post("/v1/documents", json={"documents": [document]})
-            answer.raise_for_status()
+            if not answer.is_success:
+                raise SystemExit(answer.text)
             measured.sent.append(Sent(f"posted/{name}.md", f"Who built {name}?", time.monotonic()))
             asked = client.post("/v1/runs", json=run)
             asked.raise_for_status()

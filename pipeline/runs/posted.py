@@ -55,7 +55,8 @@ class PostedDocument:
 
 def own_folder(project: "Services") -> OwnFolder:
     """Return the folder of the project's own documents."""
-    from pipeline.verbs.load_documents import CONVERTED, RECORDS, WHOLE
+    from pipeline.documents.conversion import CONVERTED
+    from pipeline.documents.file_documents import RECORDS, WHOLE
 
     own = own_converters(project.settings.input.converter)
     readable = WHOLE | RECORDS | CONVERTED | (own.keys() - {""})
