@@ -81,5 +81,12 @@ def named_in(headers: Headers, settings: UsersSettings) -> Named | None:
 
 
 def _decoded(value: str) -> str:
-    """Return a header's value decoded as UTF-8; the library has decoded it as Latin-1."""
-    return value.encode("latin-1").decode(errors="replace")
+    """Return a header's value decoded as UTF-8, or as Latin-1 if it is no UTF-8.
+
+    The library has decoded it as Latin-1. With a sign for what cannot be decoded, two users could
+    have one name.
+    """
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value

@@ -124,6 +124,15 @@ def test_a_page_of_another_site_does_not_ask_in_the_name_that_the_proxy_adds(pro
     }
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_names_in_either_encoding_are_told_apart(proxied: Serving, encoding: str):
+    for user in ("José", "Josè"):
+        headers = {"X-Forwarded-User": user, "X-Forwarded-Groups": "Ops Ä"}
+        encoded = [(name.encode(), value.encode(encoding)) for name, value in headers.items()]
+        told = state(proxied, encoded)
+        assert (told["who"], told["editor"]) == (user, True)
+
+
 def test_from_any_other_address_the_headers_are_nothing(folder: ProjectFolder):
     with folder.open(*WHERE_ELSE) as project, serving(project) as served:
         for headers in (named("ana", "Ops Ä"), named("ana", "Ops Ä", X_Forwarded_For="192.0.2.1")):

@@ -5,6 +5,7 @@ import os
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import httpx2
 import pytest
 from itsdangerous import TimestampSigner
 
+from pipeline.errors import SettingsError
 from pipeline.query.asker import Asker
-from pipeline.serve.access import Access
-from pipeline.serve.sessions import SIGNING_FILE, EndedSessions, Session
+from pipeline.serve.access import Access, access_list_of
+from pipeline.serve.sessions import SIGNING_FILE, EndedSessions, Session, sessions_of
 from pipeline.serve.tries import (
     ADDRESSES,
     LATE_SECONDS,
@@ -285,6 +287,12 @@ def test_a_cookie_that_is_signed_with_the_key_alone_is_no_session(
     for secret, status in (("", 401), (f"{secret_of(folder)} ", 200)):
         headers = {"Cookie": f"{name}={made(secret + ALL)}", "Accept": "*/*"}
         assert browser.get("/ui/state", headers=headers).status_code == status
+
+
+def test_a_secret_that_cannot_be_read_is_named(folder: ProjectFolder, tmp_path: Path):
+    (tmp_path / SIGNING_FILE).mkdir(parents=True)
+    with folder.open(*KEYS) as project, pytest.raises(SettingsError, match="session-signature"):
+        sessions_of(replace(project, root=tmp_path), access_list_of(project))
 
 
 def secret_of(folder: ProjectFolder) -> str:
