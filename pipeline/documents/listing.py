@@ -11,7 +11,7 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pipeline.documents.archives import DAMAGED, MemberReader
 from pipeline.documents.conversations import slack_exports
@@ -25,8 +25,10 @@ from pipeline.documents.file_hashes import (
 )
 from pipeline.documents.git import BlobReader, GitError, blob_reader
 from pipeline.errors import ObjectStoreError
-from pipeline.snapshots.objects import Objects
 from pipeline.text.ids import digest
+
+if TYPE_CHECKING:
+    from pipeline.snapshots.objects import Objects
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
@@ -66,7 +68,7 @@ class InputFile:
     kind: Literal["", "zip", "git", "sql", "object"] = ""
     content: str = ""
     fields: Mapping[str, Any] | None = field(default=None, hash=False)
-    store: Objects | None = field(default=None, hash=False, compare=False)
+    store: "Objects | None" = field(default=None, hash=False, compare=False)
 
     @property
     def path(self) -> Path:

@@ -28,7 +28,6 @@ from pipeline.documents.dates import (
 )
 from pipeline.documents.encoding import decode
 from pipeline.documents.files import is_match, list_files
-from pipeline.documents.inputs import with_inputs
 from pipeline.documents.limited_converter import is_converted
 from pipeline.documents.listing import Listing, content_of
 from pipeline.documents.titles import TITLE_ORDER, Found
@@ -112,6 +111,9 @@ class LoadParams(Params):
         first = list_files(self.path, self.file_pattern, own, self.hashes, opened_mb)
         if not self.inputs:
             return first
+        # Imported here, since most projects have one input.
+        from pipeline.documents.inputs import with_inputs
+
         return with_inputs(
             first, self.inputs, mounts, self.max_file_mb, opened_mb, self.environment
         )

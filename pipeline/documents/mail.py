@@ -4,7 +4,6 @@ The text says who wrote to whom and when, and then has the body.
 """
 
 import hashlib
-import mailbox
 from dataclasses import replace
 from email import policy
 from email.message import EmailMessage
@@ -66,6 +65,8 @@ def convert_mailbox(path: Path) -> Conversion:
     A mail that cannot be read, or stands there twice, is a fault of its own. Raises ValueError for
     a file that is no mailbox, and ImportError as `convert_mail` does.
     """
+    import mailbox
+
     with path.open("rb") as file:
         if file.read(len(_FIRST)) != _FIRST:
             raise ValueError("no mailbox: its first line does not begin with 'From '")

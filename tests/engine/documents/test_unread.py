@@ -143,7 +143,7 @@ def test_files_that_are_no_input_are_no_losses(folder: ProjectFolder):
     for name in (
         "a.png",
         "b.png",
-        "c.zip",
+        "c.rar",
         "~$letter.docx",
         "old.txt~",
         "nothing.txt",
@@ -158,7 +158,7 @@ def test_files_that_are_no_input_are_no_losses(folder: ProjectFolder):
         report = project.index()
         assert set(project.table("rejects")["kind"]) == {"skipped"}
     assert (report.exit_code, report.totals["rejects"]) == (0, 0)
-    assert report.totals["not_read"] == {"exe": 2, "lock_file": 2, "png": 2, "empty": 1, "zip": 1}
+    assert report.totals["not_read"] == {"exe": 2, "lock_file": 2, "png": 2, "empty": 1, "rar": 1}
 
 
 def test_a_file_that_is_written_to_while_it_is_read_is_read_again(
