@@ -361,17 +361,19 @@ class Project(Asking):
         options: RunOptions | None = None,
     ) -> RunReport:
         """Index a workflow that begins with ``read_graphrag``, reading this folder instead of that
-        of settings.
+        of settings. Notes of the report name what is not taken, by table or file.
 
         Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
         one is damaged.
         """
+        from pipeline.runs.import_graphrag import note_left_out
         from pipeline.settings.schema import GraphragSettings
 
         section = GraphragSettings(path=str(Path(folder).resolve()))
         project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
         project._refuse_workflow_without("read_graphrag", name)
-        return project.index(name, progress, options=options)
+        report = project.index(name, progress, options=options)
+        return replace(report, notes=(*note_left_out(project.rejects(name)), *report.notes))
 
     def import_lightrag(
         self,

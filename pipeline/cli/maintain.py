@@ -260,7 +260,8 @@ def import_graphrag(
     overrides: Overrides = None, as_json: Json = False, log: Log = "auto",
     allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
-    """Index what Microsoft GraphRAG has written: documents, text units, entities, relationships."""
+    """Index what Microsoft GraphRAG has written: documents, the graph, communities, reports and
+    claims."""
     from pipeline.engine.plan import RunOptions
 
     options = RunOptions(allow_deletes=allow_deletes)
@@ -268,7 +269,10 @@ def import_graphrag(
     def import_tables(project: "Project", progress: "Progress") -> "RunReport":
         return project.import_graphrag(source, name, progress, options)
 
-    then = f"Next: graphmill load {name}\n"
+    then = (
+        f"Next: graphmill rejects {name}, which lists all that was not taken,"
+        f" and graphmill load {name}\n"
+    )
     carry_out(import_tables, context, folder, overrides, as_json, log, then=then)
 
 

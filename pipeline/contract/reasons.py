@@ -42,7 +42,12 @@ OF_OTHER_INDEXES: Mapping[str, Reason] = {
     ),
     "unfinished": lost("a document that the other tool has not finished (read_lightrag)"),
     "not_imported": decided(
-        "a file or a row of another index that the import does not take (read_lightrag)"
+        "a file or a row of another index that the import does not take (read_lightrag,"
+        " read_graphrag)"
+    ),
+    "changed": decided(
+        "a community of another index, or its report, that fits the graph no longer"
+        " (extend_communities, keep_reports)"
     ),
     "one_name": decided(
         "names that another index keeps apart and that are one entity here (read_lightrag)"

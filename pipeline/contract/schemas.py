@@ -390,6 +390,9 @@ COMMUNITIES = table(
     relationship_ids=STRINGS,
     text_unit_ids=STRINGS, size=INT, title=STRING,
 )  # fmt: skip
+IMPORTED_COMMUNITIES = table(
+    "level", "id", id=STRING, level=INT, parent=STRING, entity_ids=STRINGS, text_unit_ids=STRINGS
+)
 NODES = table(
     "level", "entity_id", entity_id=STRING, level=INT, community_id=STRING, x=FLOAT, y=FLOAT
 )

@@ -1,176 +1,22 @@
-"""Read an index of Microsoft GraphRAG (0.3 to 3.x): its tables, documents and text units."""
+"""Read the documents and text units of an index of Microsoft GraphRAG."""
 
-import hashlib
 import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from pipeline.contract.schemas import WIDE
+from pipeline.contract.rejects import make_reject
+from pipeline.documents.graphrag_tables import Row
 from pipeline.documents.metadata import as_json, cleaned, content_hash
-from pipeline.errors import DataError, SettingsError
 from pipeline.models.base import Tokenizer
-from pipeline.text.ids import clean, digest, document_id, text_unit_id
+from pipeline.text.ids import clean, document_id, text_unit_id
 
-Row = dict[str, Any]
-
-BELOW = ("", "output")
-"""The folders that may hold the tables: the given one, or the usual one of a project below it."""
 _OURS = re.compile("doc-[0-9a-f]{32}")
 _PREPENDED = re.compile(r"[^\n:]+: [^\n]*\.\n")
 _CUT_CHARACTER = "\ufffd"
 _LONGEST_MESSAGE = 300
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A table of GraphRAG, whose names have changed between its versions.
-
-    ``files`` holds the names of its file. ``needed`` and ``more`` map our names of columns to the
-    names in the file; only columns in ``more`` may be missing. The newest names come first.
-    """
-
-    files: Sequence[str]
-    needed: Mapping[str, Sequence[str]]
-    more: Mapping[str, Sequence[str]]
-
-
-TABLES: Mapping[str, _Table] = {
-    "documents": _Table(
-        files=("documents", "create_final_documents"),
-        needed={"id": ("id",), "text": ("text", "raw_content")},
-        more={
-            "title": ("title",),
-            "creation_date": ("creation_date",),
-            "metadata": ("raw_data", "metadata", "attributes"),
-        },
-    ),
-    "text_units": _Table(
-        files=("text_units", "create_final_text_units"),
-        needed={
-            "id": ("id",),
-            "text": ("text", "chunk"),
-            "documents": ("document_id", "document_ids"),
-        },
-        more={},
-    ),
-    "entities": _Table(
-        files=("entities", "create_final_entities"),
-        needed={"name": ("title", "name"), "text_unit_ids": ("text_unit_ids",)},
-        more={
-            "id": ("id",),
-            "type": ("type",),
-            "description": ("description",),
-            "frequency": ("frequency",),
-            "types": ("types",),
-        },
-    ),
-    "relationships": _Table(
-        files=("relationships", "create_final_relationships"),
-        needed={
-            "source": ("source",),
-            "target": ("target",),
-            "text_unit_ids": ("text_unit_ids",),
-        },
-        more={
-            "id": ("id",),
-            "description": ("description",),
-            "weight": ("weight",),
-            "keywords": ("keywords",),
-        },
-    ),
-}
-
-
-def graphrag_digest(folder: Path) -> str:
-    """Return a hash of the content of all tables.
-
-    Raises SettingsError if a table is missing and DataError if one cannot be read.
-    """
-    try:
-        return digest(*(_sha256(path) for path in _find_files(folder).values()))
-    except OSError as error:
-        raise _unreadable(folder, error) from error
-
-
-def read_graphrag_tables(folder: Path) -> dict[str, list[Row]]:
-    """Return the rows of the tables documents, text_units, entities and relationships by table.
-
-    Columns have our names; missing ones are None. Raises SettingsError if a table is missing, and
-    DataError if one is damaged or lacks a needed column.
-    """
-    files = _find_files(folder)
-    return {name: _read_rows(path, TABLES[name]) for name, path in files.items()}
-
-
-def _find_files(folder: Path) -> dict[str, Path]:
-    """Map each table to its file. Raises SettingsError if the folder or a file is missing."""
-    if not folder.is_dir():
-        raise SettingsError(
-            f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
-        )
-    return {name: _find_file(folder, table.files) for name, table in TABLES.items()}
-
-
-def _find_file(folder: Path, names: Sequence[str]) -> Path:
-    """Return the first file of these names. Raises SettingsError if there is none."""
-    for below in BELOW:
-        for name in names:
-            path = folder / below / f"{name}.parquet"
-            if path.is_file():
-                return path
-    wanted = " or ".join(f"{name}.parquet" for name in names)
-    raise SettingsError(f"{folder}: no {wanted}; name the folder that GraphRAG wrote its tables to")
-
-
-def _read_rows(path: Path, table: _Table) -> list[Row]:
-    """Return the rows of a file under our names of columns; missing cells are None."""
-    try:
-        with pq.ParquetFile(path, **WIDE) as file:
-            columns = _match_columns(path, file.schema_arrow.names, table)
-            content = file.read(columns=list(columns.values()))
-    except OSError as error:
-        # Arrow also raises an OSError for bytes that it cannot read.
-        raise _unreadable(path, error) from error
-    except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"{path}: not readable as Parquet ({error}); write it again") from error
-    cells = {name: content[column].to_pylist() for name, column in columns.items()}
-    missing = dict.fromkeys([*table.needed, *table.more])
-    rows: list[Row] = []
-    for place in range(content.num_rows):
-        present = {name: column[place] for name, column in cells.items()}
-        rows.append(missing | present)
-    return rows
-
-
-def _match_columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, str]:
-    """Map our names to the columns of the file. Raises DataError if a needed one is missing."""
-    found: dict[str, str] = {}
-    for name, columns in {**table.needed, **table.more}.items():
-        column = next((column for column in columns if column in have), None)
-        if column is not None:
-            found[name] = column
-    for name, columns in table.needed.items():
-        if name not in found:
-            raise DataError(
-                f"{path}: no column {' or '.join(columns)}; is it a table of GraphRAG 0.3 or later?"
-            )
-    return found
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: {error.strerror or error}; allow reading it, or write it again")
 
 
 @dataclass
@@ -185,6 +31,11 @@ class GraphragRejects:
         text = clean(f"{where}: {message}")[:_LONGEST_MESSAGE]
         row = {"step": "", "row_id": where, "kind": kind, "reason": reason, "message": text}
         self.rows.append(row)
+
+    def add_file(self, name: str, content: str) -> None:
+        """Add a reject for a file that is not read; ``content`` says what it holds."""
+        message = clean(f"{name}: {content}")[:_LONGEST_MESSAGE]
+        self.rows.append(make_reject(clean(name), "not_imported", message, "row"))
 
 
 def read_documents(rows: Sequence[Row], rejects: GraphragRejects) -> dict[str, dict[str, str]]:

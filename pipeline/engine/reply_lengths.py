@@ -22,6 +22,7 @@ MEASURES: Mapping[str, Measure] = {
     "summarize_descriptions": "words",
     "report_communities": "words",
     "report_communities_with_claims": "words",
+    "report_new_communities": "words",
     "resolve_entities": "pairs",
 }
 """Verb -> the measure of its replies' length: the text that is read, the words that the prompt

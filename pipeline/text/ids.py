@@ -6,6 +6,7 @@ An id depends on its content alone; there is no uuid and no clock.
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -124,6 +125,11 @@ def entity_id(name: str) -> str:
     """Return the id of the entity with this name. All spellings with the same match key have one
     id."""
     return f"ent-{digest(match_key(name))}"
+
+
+def community_id(level: int, members: Iterable[str]) -> str:
+    """Return the id of a community. ``members`` are the ids of its entities."""
+    return f"com-{digest(str(level), *sorted(members))}"
 
 
 def claim_id(text_unit: str, *words: str) -> str:

@@ -22,6 +22,7 @@ from pipeline.verbs.detect_communities import detect_communities
 from pipeline.verbs.embed_graph import embed_graph
 from pipeline.verbs.embed_text import embed_text
 from pipeline.verbs.embed_with_headers import embed_with_headers
+from pipeline.verbs.extend_communities import extend_communities
 from pipeline.verbs.extract_claims import extract_claims
 from pipeline.verbs.extract_graph import extract_graph, extract_graph_with_headers
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
@@ -31,6 +32,7 @@ from pipeline.verbs.find_near_duplicates import find_near_duplicates
 from pipeline.verbs.gather_properties import gather_properties
 from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
+from pipeline.verbs.keep_reports import keep_reports, report_new_communities
 from pipeline.verbs.layout_graph import layout_graph
 from pipeline.verbs.list_attributes import list_attributes, list_resolved_attributes
 from pipeline.verbs.list_statements import list_resolved_statements, list_statements
@@ -68,6 +70,7 @@ __all__ = [
     "embed_graph",
     "embed_text",
     "embed_with_headers",
+    "extend_communities",
     "extract_claims",
     "extract_graph",
     "extract_graph_fast",
@@ -78,6 +81,7 @@ __all__ = [
     "gather_properties",
     "join_descriptions",
     "join_documents",
+    "keep_reports",
     "layout_graph",
     "leave_out_imported_units",
     "leave_out_tables",
@@ -94,6 +98,7 @@ __all__ = [
     "read_table",
     "report_communities",
     "report_communities_with_claims",
+    "report_new_communities",
     "resolve_claims",
     "resolve_entities",
     "restrict_to_text_units",

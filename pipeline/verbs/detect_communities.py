@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import COMMUNITIES, ENTITIES, NODES, RELATIONSHIPS
-from pipeline.text.ids import digest
+from pipeline.text.ids import community_id
 
 MEMBERSHIP = ["entity_id", "level", "community_id", "parent"]
 Edge = tuple[str, str, float]
@@ -48,12 +48,12 @@ def detect_communities(
     from its level and its members. Its title lists the members of the highest degree. The columns
     ``x`` and ``y`` of the nodes are null until ``layout_graph`` places them.
     """
-    nodes = _partition(relationships, params)
-    communities = _describe_communities(nodes, entities, relationships)
+    nodes = partition(relationships, params)
+    communities = describe_communities(nodes, entities, relationships)
     return communities, nodes.assign(x=None, y=None)[NODES.columns]
 
 
-def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFrame:
+def partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFrame:
     """Return the columns MEMBERSHIP, with a row for each entity and each level that it is in.
 
     ``parent`` is the id of the community one level up that contains this one, or empty.
@@ -105,7 +105,7 @@ def _partition_component(
             parents[key] = (entry.level - 1, entry.parent_cluster)
     ids: dict[Cluster, str] = {}
     for (level, cluster), names in members.items():
-        ids[level, cluster] = f"com-{digest(str(level), *sorted(names))}"
+        ids[level, cluster] = community_id(level, names)
     for (level, cluster), names in members.items():
         key = (level, cluster)
         parent = ids[parents[key]] if key in parents else ""
@@ -113,7 +113,7 @@ def _partition_component(
             yield name, level, ids[key], parent
 
 
-def _describe_communities(
+def describe_communities(
     nodes: pd.DataFrame, entities: pd.DataFrame, relationships: pd.DataFrame
 ) -> pd.DataFrame:
     """Return COMMUNITIES; ``nodes`` has the columns MEMBERSHIP."""

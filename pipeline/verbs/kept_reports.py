@@ -71,11 +71,11 @@ def read_kept_reports(last: LastTables, within: float) -> KeptReports:
         return KeptReports(within, ())
     has_facts = [made_of is not None for made_of in table["made_of"]]
     rows = table[has_facts].to_dict("records")
-    reports = [KeptReport(_build_report(row), tuple(row["made_of"])) for row in rows]
+    reports = [KeptReport(build_report(row), tuple(row["made_of"])) for row in rows]
     return KeptReports(within, reports)
 
 
-def _build_report(row: Mapping[Any, Any]) -> Report:
+def build_report(row: Mapping[Any, Any]) -> Report:
     """Return the report that a row of COMMUNITY_REPORTS holds."""
     findings = tuple(Finding(**finding) for finding in row["findings"])
     fields = {name: row[name] for name in FIELDS}

@@ -12,22 +12,29 @@ from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import (
+    COMMUNITY_REPORTS,
+    COVARIATES,
     DESCRIBED_ENTITIES,
     DESCRIBED_RELATIONSHIPS,
     DOCUMENTS,
+    IMPORTED_COMMUNITIES,
     MENTIONS,
     REJECTS,
     TEXT_UNITS,
 )
 from pipeline.documents.graphrag import (
     GraphragRejects,
-    Row,
-    graphrag_digest,
     read_documents,
-    read_graphrag_tables,
     read_units,
     text_of,
     texts_of,
+)
+from pipeline.documents.graphrag_communities import read_claims, read_communities, read_reports
+from pipeline.documents.graphrag_tables import (
+    Row,
+    graphrag_digest,
+    list_other_files,
+    read_graphrag_tables,
 )
 from pipeline.models.base import Tokenizer
 from pipeline.text.ids import clean_name, entity_id, relationship_id
@@ -79,31 +86,40 @@ class _Relationship:
         "mentions": MENTIONS,
         "described_entities": DESCRIBED_ENTITIES,
         "described_relationships": DESCRIBED_RELATIONSHIPS,
+        "imported_communities": IMPORTED_COMMUNITIES,
+        "imported_reports": COMMUNITY_REPORTS,
+        "imported_claims": COVARIATES,
         "rejects": REJECTS,
     },
     settings="graphrag",
     stamp=folder_digest,
     libraries=("rs-bpe",),
 )
-def read_graphrag(
-    params: GraphragParams, tokenizer: Tokenizer
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Read the tables of GraphRAG 0.3 to 3.x; communities, reports and covariates are ignored.
+def read_graphrag(params: GraphragParams, tokenizer: Tokenizer) -> tuple[pd.DataFrame, ...]:
+    """Read the tables of GraphRAG 0.3 to 3.x, with communities, reports and claims if it has them.
 
     Ids are ours, not those of GraphRAG. The id of a document is made from its id
     there, or is the same if that has our format already. Names with the same match key become one
-    entity, relationships with the same ends one relationship. ``start`` and ``end`` of a text unit
-    are its position in the document, without lines that GraphRAG put before it. Both are 0 if it
-    is not found there. The reasons of rejects are incomplete, dangling, duplicate_id and self_loop.
+    entity, relationships with the same ends one relationship. An end of a relationship that is no
+    entity there becomes one of type UNKNOWN, without a description. ``start`` and ``end`` of a text
+    unit are its position in the document, without lines that GraphRAG put before it. Both are 0 if
+    it is not found there. The reasons of rejects are incomplete, dangling, duplicate_id,
+    duplicate_row, self_loop, and not_imported for files that are not read.
 
     Raises SettingsError if the tables are missing, DataError if they are damaged.
     """
-    tables = read_graphrag_tables(Path(params.path))
+    folder = Path(params.path)
+    tables = read_graphrag_tables(folder)
     rejects = GraphragRejects()
     documents = read_documents(tables["documents"], rejects)
     known_units, units = read_units(tables["text_units"], documents, tokenizer, rejects)
-    entities = _read_entities(tables["entities"], known_units, rejects)
+    entities, ids = _read_entities(tables["entities"], known_units, rejects)
     relationships = _read_relationships(tables["relationships"], entities, known_units, rejects)
+    communities = read_communities(tables["communities"], ids, known_units, rejects)
+    reports = read_reports(tables["community_reports"], communities, rejects)
+    claims = read_claims(tables["covariates"], known_units, rejects)
+    for name, content in list_other_files(folder):
+        rejects.add_file(name, content)
     mentions = [(id, unit, 1) for id, entity in entities.items() for unit in entity.units]
     entity_rows = [_entity_row(id, entity) for id, entity in entities.items()]
     relationship_rows = [
@@ -116,26 +132,31 @@ def read_graphrag(
         MENTIONS.frame(mentions),
         DESCRIBED_ENTITIES.frame(entity_rows),
         DESCRIBED_RELATIONSHIPS.frame(relationship_rows),
+        IMPORTED_COMMUNITIES.frame(list(communities.values())),
+        COMMUNITY_REPORTS.frame(reports),
+        COVARIATES.frame(claims),
         REJECTS.frame(rejects.rows),
     )
 
 
 def _read_entities(
     rows: Sequence[Row], units: Mapping[str, Sequence[str]], rejects: GraphragRejects
-) -> dict[str, _Entity]:
-    """Return the entities by our ids, in the order of the table."""
+) -> tuple[dict[str, _Entity], dict[str, str]]:
+    """Return the entities by our ids, in the order of the table, and our ids by GraphRAG's."""
     entities: dict[str, _Entity] = {}
+    ids: dict[str, str] = {}
     for place, row in enumerate(rows):
         name = clean_name(text_of(row["name"]))
         if not name:
             rejects.add("entities", place, "row", "incomplete", "no name")
             continue
-        entity = entities.setdefault(entity_id(name), _Entity(name))
+        id = ids[text_of(row["id"])] = entity_id(name)
+        entity = entities.setdefault(id, _Entity(name))
         entity.types.update(dict(_read_types(row)))
         _add_description(entity.descriptions, row)
         known_units = _find_units(row, "entities", place, units, rejects)
         entity.units.update(dict.fromkeys(known_units))
-    return entities
+    return entities, ids
 
 
 def _read_types(row: Row) -> Iterator[tuple[str, int]]:
@@ -156,20 +177,22 @@ def _read_types(row: Row) -> Iterator[tuple[str, int]]:
 
 def _read_relationships(
     rows: Sequence[Row],
-    entities: Mapping[str, _Entity],
+    entities: dict[str, _Entity],
     units: Mapping[str, Sequence[str]],
     rejects: GraphragRejects,
 ) -> dict[tuple[str, str], _Relationship]:
-    """Return the relationships by our ids of both ends, in the order of the table."""
+    """Return the relationships by our ids of both ends, in the order of the table.
+
+    Ends that are no entities are added to ``entities``, with the text units of their relationships.
+    """
+    described = set(entities)
     relationships: dict[tuple[str, str], _Relationship] = {}
     for place, row in enumerate(rows):
         names = [clean_name(text_of(row[end])) for end in ("source", "target")]
-        ids = [entity_id(name) for name in names]
-        unknown = [name for name, id in zip(names, ids, strict=True) if id not in entities]
-        if unknown:
-            rejects.add("relationships", place, "record", "dangling", f"no such entity: {unknown}")
+        if not all(names):
+            rejects.add("relationships", place, "row", "incomplete", "no source, or no target")
             continue
-        source, target = ids
+        source, target = map(entity_id, names)
         if source == target:
             message = f"'{names[0]}' related to itself"
             rejects.add("relationships", place, "record", "self_loop", message)
@@ -181,6 +204,10 @@ def _read_relationships(
         relationship.weight += _read_number(row["weight"])
         known_units = _find_units(row, "relationships", place, units, rejects)
         relationship.units.update(dict.fromkeys(known_units))
+        for id, name in zip((source, target), names, strict=True):
+            if id not in described:
+                stub = entities.setdefault(id, _Entity(name))
+                stub.units.update(relationship.units)
     return relationships
 
 

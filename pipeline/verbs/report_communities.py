@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -103,7 +104,7 @@ def report_communities(
     kept = read_kept_reports(last, params.keep_within)
     question = ReportQuestion(params, report)
     found, faults = write_reports(communities, known, question, chat, kept)
-    return _add_source_units(found, communities, _pair_with_units(relationships)), faults
+    return add_source_units(found, communities, _pair_with_units(relationships)), faults
 
 
 @dataclass(frozen=True)
@@ -152,15 +153,18 @@ def write_reports(
     question: ReportQuestion,
     chat: ChatModel,
     kept: KeptReports,
+    given: Mapping[str, ReportOutcome] = MappingProxyType({}),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return COMMUNITY_REPORTS and REJECTS, asking the model where no report can be kept.
 
-    The model is asked in rounds; the requests of one round do not wait for each other.
+    The model is asked in rounds; the requests of one round do not wait for each other. ``given``
+    has the reports that are there already, by community id.
     """
-    outcomes: dict[str, ReportOutcome] = {}
+    outcomes: dict[str, ReportOutcome] = dict(given)
     for turn in plan_rounds(communities, known):
         if kept.within:
-            outcomes |= _keep_reports(turn, known, kept)
+            missing = [community for community in turn if community.id not in outcomes]
+            outcomes |= _keep_reports(missing, known, kept)
         asked = [community for community in turn if community.id not in outcomes]
         below = {id: outcome.report for id, outcome in outcomes.items() if outcome.report}
         answers = chat.converse(
@@ -323,12 +327,19 @@ def report_communities_with_claims(
     kept = read_kept_reports(last, params.keep_within)
     question = ReportQuestion(params, report)
     found, faults = write_reports(communities, known, question, chat, kept)
+    sources = list_sources(entities, relationships, covariates)
+    return add_source_units(found, communities, sources), faults
+
+
+def list_sources(
+    entities: pd.DataFrame, relationships: pd.DataFrame, covariates: pd.DataFrame
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield pairs of an entity's or relationship's id and text units of facts about it."""
     subjects = covariates["subject_id"]
     homes = subjects.where(subjects.isin(entities["id"]), covariates["object_id"])
     units_of_claims = ([unit] for unit in covariates["text_unit_id"])
     claims = zip(homes, units_of_claims, strict=True)
-    sources = chain(_pair_with_units(relationships), claims)
-    return _add_source_units(found, communities, sources), faults
+    return chain(_pair_with_units(relationships), claims)
 
 
 def _pair_with_units(relationships: pd.DataFrame) -> Iterator[tuple[str, Sequence[str]]]:
@@ -336,7 +347,7 @@ def _pair_with_units(relationships: pd.DataFrame) -> Iterator[tuple[str, Sequenc
     return zip(relationships["id"], relationships["text_unit_ids"], strict=True)
 
 
-def _add_source_units(
+def add_source_units(
     reports: pd.DataFrame, communities: pd.DataFrame, found: Iterable[tuple[str, Sequence[str]]]
 ) -> pd.DataFrame:
     """Return the reports with the text units of all facts in ``text_unit_ids``.

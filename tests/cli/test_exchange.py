@@ -53,7 +53,8 @@ def test_import_load_and_ask(folder: ProjectFolder, theirs: Path, postgres_url: 
     shown = folder.invoke("import", "graphrag", str(theirs))
     assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (
         0,
-        "Next: graphmill load graphrag",
+        "Next: graphmill rejects graphrag, which lists all that was not taken,"
+        " and graphmill load graphrag",
     ), shown.stderr
     with folder.open() as project:
         project.load("graphrag")

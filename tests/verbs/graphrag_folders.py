@@ -45,6 +45,35 @@ def version_3() -> Tables:
                 "description": "Otto kept it",
              "weight": 2.0, "combined_degree": 3, "text_unit_ids": ["u2"]},
         ],
+        "communities": [
+            {"id": "c0", "human_readable_id": 0, "community": 0, "level": 0, "parent": -1,
+             "children": [1], "title": "Community 0", "entity_ids": ["e1", "e2", "e3"],
+             "relationship_ids": ["r1", "r2"], "text_unit_ids": ["u1", "u2"],
+             "period": "2026-01-09", "size": 3},
+            {"id": "c1", "human_readable_id": 1, "community": 1, "level": 1, "parent": 0,
+             "children": [], "title": "Community 1", "entity_ids": ["e1", "e3"],
+             "relationship_ids": ["r1"], "text_unit_ids": ["u1"],
+             "period": "2026-01-09", "size": 2},
+        ],
+        "community_reports": [report(0, 0), report(1, 1)],
+        "covariates": [
+            {"id": "v1", "human_readable_id": 0, "covariate_type": "claim", "type": "BUILDING",
+             "description": "Ada built the Lamp.", "subject_id": "ADA HOLM", "object_id": "LAMP",
+             "status": "TRUE", "start_date": "1871-01-01T00:00:00", "end_date": "NONE",
+             "source_text": "Ada Holm built the Lamp.", "text_unit_id": "u1"},
+        ],
+    }  # fmt: skip
+
+
+def report(community: int, level: int) -> dict[str, Any]:
+    """Return a row of community_reports."""
+    return {
+        "id": f"p{community}", "human_readable_id": community, "community": community,
+        "level": level, "parent": level - 1, "children": [], "title": f"The Lamp {community}",
+        "summary": "About the Lamp.", "full_content": f"# The Lamp {community}\n\nAbout the Lamp.",
+        "rank": 7.5, "rating_explanation": "It shines.",
+        "findings": [{"summary": "Builders", "explanation": "Ada built it."}],
+        "full_content_json": "{}", "period": "2026-01-09", "size": 3 - level,
     }  # fmt: skip
 
 

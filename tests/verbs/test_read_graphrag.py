@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import DataError, SettingsError
@@ -12,7 +13,10 @@ from pipeline.verbs import read_graphrag
 from pipeline.verbs.read_graphrag import GraphragParams, folder_digest
 from tests.verbs.graphrag_folders import DOCUMENT, TEXT, VERSIONS, Tables, version_3, write
 
-NAMES = ("documents", "text_units", "mentions", "entities", "relationships", "rejects")
+NAMES = (
+    "documents", "text_units", "mentions", "entities", "relationships", "communities", "reports",
+    "claims", "rejects",
+)  # fmt: skip
 DATASETS = "GRAPHMILL_DATASETS"
 DOC = document_id("d1")
 UNITS = [text_unit_id(DOC, TEXT, 0), text_unit_id(DOC, "Otto Holm kept the Lamp.", 0)]
@@ -71,7 +75,7 @@ def changed(change: Callable[[Tables], None], folder: Path) -> dict[str, pd.Data
     return read(write(folder, tables))
 
 
-def test_a_relationship_to_an_unknown_entity_is_a_reject(tmp_path: Path):
+def test_an_end_that_is_no_entity_becomes_one(tmp_path: Path):
     def change(tables: Tables) -> None:
         first = tables["relationships"][0]
         tables["relationships"] += [
@@ -80,12 +84,73 @@ def test_a_relationship_to_an_unknown_entity_is_a_reject(tmp_path: Path):
         ]
 
     found = changed(change, tmp_path)
+    assert reasons(found) == [("relationships[3]", "record", "self_loop")]
+    moon = found["entities"].set_index("id").loc[entity_id("The Moon")]
+    assert (moon["type"], moon["description"]) == ("UNKNOWN", "")
+    assert list(moon["text_unit_ids"]) == UNITS[:1]
+    assert len(found["relationships"]) == 3
+
+
+def test_communities_reports_and_claims_are_read(tmp_path: Path):
+    found = read(write(tmp_path, version_3()))
+    whole, part = found["communities"].sort_values("level").to_dict("records")
+    assert part["parent"] == whole["id"]
+    assert whole["parent"] == ""
+    assert sorted(part["entity_ids"]) == sorted(map(entity_id, ["Ada Holm", "Lamp"]))
+    reports = found["reports"].set_index("id")
+    assert reports["title"].to_dict() == {whole["id"]: "The Lamp 0", part["id"]: "The Lamp 1"}
+    assert reports.loc[part["id"], ["rating", "weight", "size"]].tolist() == [7.5, 1, 2]
+    assert list(reports.loc[part["id"], "text_unit_ids"]) == UNITS[:1]
+    (claim,) = found["claims"].to_dict("records")
+    assert (claim["subject_id"], claim["object"]) == (entity_id("Ada Holm"), "LAMP")
+    assert (claim["start_date"], claim["end_date"]) == ("1871-01-01", "")
+    assert claim["text_unit_id"] == UNITS[0]
+
+
+def test_what_is_not_taken_is_named(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["communities"] += [
+            tables["communities"][1] | {"community": 2, "entity_ids": ["e9"]},
+            tables["communities"][1] | {"community": 3},
+            tables["communities"][1] | {"community": 4, "level": None},
+        ]
+        first = tables["community_reports"][0]
+        tables["community_reports"] += [
+            first | {"community": 2}, first, tables["community_reports"][1] | {"summary": ""},
+        ]  # fmt: skip
+        claim = tables["covariates"][0]
+        tables["covariates"] += [
+            claim | {"subject_id": " "}, claim | {"text_unit_id": "u9"}, claim,
+        ]  # fmt: skip
+        tables["embeddings.text_unit_text"] = [{"id": "u1"}, {"id": "u2"}]
+
+    (tmp_path / "stats.json").write_text("{}", encoding="utf-8")
+    found = changed(change, tmp_path)
     assert reasons(found) == [
-        ("relationships[2]", "record", "dangling"),
-        ("relationships[3]", "record", "self_loop"),
+        ("communities[2]", "row", "dangling"),
+        ("communities[3]", "row", "duplicate_id"),
+        ("communities[4]", "row", "incomplete"),
+        ("community_reports[2]", "row", "dangling"),
+        ("community_reports[3]", "row", "duplicate_id"),
+        ("community_reports[4]", "row", "incomplete"),
+        ("covariates[1]", "row", "incomplete"),
+        ("covariates[2]", "row", "dangling"),
+        ("covariates[3]", "row", "duplicate_row"),
+        ("embeddings.text_unit_text.parquet", "row", "not_imported"),
+        ("stats.json", "row", "not_imported"),
     ]
-    assert "no such entity: ['THE MOON']" in found["rejects"]["message"][0]
-    assert len(found["relationships"]) == 2
+    assert "2 rows, not read" in found["rejects"]["message"].tolist()[-2]
+
+
+def test_communities_without_their_entities_are_not_read(tmp_path: Path):
+    """Check a table of GraphRAG 0.3, which does not say who is in a community."""
+
+    def change(tables: Tables) -> None:
+        del tables["communities"], tables["community_reports"]
+        tables["create_final_communities"] = [{"id": "0", "title": "Community 0", "level": 0}]
+
+    found = changed(change, tmp_path)
+    assert reasons(found) == [("create_final_communities.parquet", "row", "not_imported")]
 
 
 def test_incomplete_rows_are_rejects(tmp_path: Path):
@@ -110,7 +175,7 @@ def test_incomplete_rows_are_rejects(tmp_path: Path):
         ("text_units[2]", "row", "dangling"),
         ("text_units[3]", "row", "incomplete"),
     ]
-    assert [len(found[name]) for name in NAMES[:-1]] == [1, 2, 4, 3, 2]
+    assert [len(found[name]) for name in NAMES[:5]] == [1, 2, 4, 3, 2]
 
 
 def test_names_with_one_key_are_one_entity(tmp_path: Path):
@@ -232,7 +297,13 @@ def test_recorded_outputs_of_graphrag_are_read_whole(
     if DATASETS not in os.environ or not folder.is_dir():
         pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")
     found = read(folder)
-    assert (len(found["entities"]), len(found["text_units"])) == (entities, units)
-    assert len(found["relationships"]) + len(found["rejects"]) == relationships
-    assert set(found["rejects"]["reason"]) == {"dangling"}
+    assert len(found["text_units"]) == units
+    described = found["entities"]["description"] != ""
+    assert found["entities"]["name"][described].nunique() == entities
+    assert len(found["relationships"]) == relationships
+    paid = [pq.read_metadata(folder / f"{table}.parquet").num_rows
+            for table in ("communities", "community_reports", "covariates")]  # fmt: skip
+    taken = [len(found[name]) for name in ("communities", "reports", "claims")]
+    assert sum(taken) + len(found["rejects"]) == sum(paid)
+    assert set(found["rejects"]["reason"]) <= {"duplicate_row"}
     assert (found["text_units"]["end"] > found["text_units"]["start"]).all()

@@ -119,8 +119,11 @@ CHAIN: dict[str, dict[str, str]] = {
     "compose_texts": {},
     "embed_text": {"texts": "entity_texts"},
     "detect_communities": {},
+    "extend_communities": {},
     "extract_claims": {},
     "resolve_claims": {},
+    "keep_reports": {},
+    "report_new_communities": {},
     "report_communities": {},
     "report_communities_with_claims": {},
     "compose_report_texts": {},
@@ -129,6 +132,9 @@ CHAIN: dict[str, dict[str, str]] = {
 """Every verb of tables with fixed columns, in an order in which each finds its tables; and the
 tables whose names differ."""
 RENAMED = {
+    "extend_communities": {"communities": "extended_communities", "nodes": "extended_nodes"},
+    "keep_reports": {"community_reports": "kept_reports"},
+    "report_new_communities": {"community_reports": "other_reports"},
     "read_lightrag": {
         "documents": "imported_documents",
         "text_units": "imported_text_units",

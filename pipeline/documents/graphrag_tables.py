@@ -1,0 +1,260 @@
+"""Find and read the tables of an index of Microsoft GraphRAG (0.3 to 3.x)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.contract.schemas import WIDE
+from pipeline.errors import DataError, SettingsError
+from pipeline.text.ids import digest
+
+Row = dict[str, Any]
+
+BELOW = ("", "output")
+"""The folders that may hold the tables: the given one, or the usual one of a project below it."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of GraphRAG, whose names have changed between its versions.
+
+    ``files`` holds the names of its file. ``needed`` and ``more`` map our names of columns to the
+    names in the file; only columns in ``more`` may be missing. The newest names come first.
+    An index need not have the table if ``is_optional``.
+    """
+
+    files: Sequence[str]
+    needed: Mapping[str, Sequence[str]]
+    more: Mapping[str, Sequence[str]]
+    is_optional: bool = False
+
+
+TABLES: Mapping[str, _Table] = {
+    "documents": _Table(
+        files=("documents", "create_final_documents"),
+        needed={"id": ("id",), "text": ("text", "raw_content")},
+        more={
+            "title": ("title",),
+            "creation_date": ("creation_date",),
+            "metadata": ("raw_data", "metadata", "attributes"),
+        },
+    ),
+    "text_units": _Table(
+        files=("text_units", "create_final_text_units"),
+        needed={
+            "id": ("id",),
+            "text": ("text", "chunk"),
+            "documents": ("document_id", "document_ids"),
+        },
+        more={},
+    ),
+    "entities": _Table(
+        files=("entities", "create_final_entities"),
+        needed={"name": ("title", "name"), "text_unit_ids": ("text_unit_ids",)},
+        more={
+            "id": ("id",),
+            "type": ("type",),
+            "description": ("description",),
+            "frequency": ("frequency",),
+            "types": ("types",),
+        },
+    ),
+    "relationships": _Table(
+        files=("relationships", "create_final_relationships"),
+        needed={
+            "source": ("source",),
+            "target": ("target",),
+            "text_unit_ids": ("text_unit_ids",),
+        },
+        more={
+            "id": ("id",),
+            "description": ("description",),
+            "weight": ("weight",),
+            "keywords": ("keywords",),
+        },
+    ),
+    "communities": _Table(
+        files=("communities", "create_final_communities"),
+        needed={
+            "community": ("community",),
+            "level": ("level",),
+            "parent": ("parent",),
+            "entity_ids": ("entity_ids",),
+        },
+        more={"text_unit_ids": ("text_unit_ids",)},
+        is_optional=True,
+    ),
+    "community_reports": _Table(
+        files=("community_reports", "create_final_community_reports"),
+        needed={
+            "community": ("community",),
+            "title": ("title",),
+            "summary": ("summary",),
+            "content": ("full_content",),
+        },
+        more={
+            "rating": ("rank",),
+            "rating_explanation": ("rating_explanation", "rank_explanation"),
+            "findings": ("findings",),
+        },
+        is_optional=True,
+    ),
+    "covariates": _Table(
+        files=("covariates", "create_final_covariates"),
+        needed={
+            "subject": ("subject_id",),
+            "text_unit_ids": ("text_unit_id",),
+            "description": ("description",),
+        },
+        more={
+            "object": ("object_id",),
+            "type": ("type",),
+            "status": ("status",),
+            "start_date": ("start_date",),
+            "end_date": ("end_date",),
+            "source_text": ("source_text",),
+        },
+        is_optional=True,
+    ),
+}
+
+
+def graphrag_digest(folder: Path) -> str:
+    """Return a hash of the content of all tables, and of the names and sizes of other files.
+
+    Raises SettingsError if a table is missing and DataError if one cannot be read.
+    """
+    try:
+        hashes = [_sha256(path) for path in _find_files(folder).values()]
+        others = [part for other in list_other_files(folder) for part in other]
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    return digest(*hashes, *others)
+
+
+def read_graphrag_tables(folder: Path) -> dict[str, list[Row]]:
+    """Return the rows of each table; a table that the index need not have may be empty.
+
+    Columns have our names; missing ones are None. Raises SettingsError if a table is missing, and
+    DataError if one is damaged or lacks a needed column.
+    """
+    files = _find_files(folder)
+    return {
+        name: _read_rows(files[name], table) if name in files else []
+        for name, table in TABLES.items()
+    }
+
+
+def list_other_files(folder: Path) -> list[tuple[str, str]]:
+    """Return the name of each file beside the tables that is not read, and what it holds."""
+    read = set(_find_files(folder).values())
+    place = next(path.parent for path in read if path.stem.endswith("documents"))
+    found: list[tuple[str, str]] = []
+    for path in sorted(place.iterdir()):
+        if path in read or path.name.startswith("."):
+            continue
+        rows = _count_rows(path)
+        content = "not read" if rows is None else f"{rows} rows, not read"
+        found.append((path.name, content))
+    return found
+
+
+def _count_rows(path: Path) -> int | None:
+    """Return the number of rows of a Parquet file; None for any other file."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return None
+    try:
+        return pq.read_metadata(path).num_rows
+    except (OSError, pa.ArrowException, ValueError):
+        return None
+
+
+def _find_files(folder: Path) -> dict[str, Path]:
+    """Map each table to its file. Raises SettingsError if the folder or a needed file is missing.
+
+    An optional table without the needed columns is no table that can be read: those of earlier
+    versions do not name their entities.
+    """
+    if not folder.is_dir():
+        raise SettingsError(
+            f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
+        )
+    files: dict[str, Path] = {}
+    for name, table in TABLES.items():
+        path = _find_file(folder, table)
+        if path is not None:
+            files[name] = path
+    return files
+
+
+def _find_file(folder: Path, table: _Table) -> Path | None:
+    """Return the file of a table, None if it is optional and not there.
+
+    Raises SettingsError if a needed one is not there.
+    """
+    for below in BELOW:
+        for name in table.files:
+            path = folder / below / f"{name}.parquet"
+            if path.is_file() and not (table.is_optional and _is_of_another_version(path, table)):
+                return path
+    if table.is_optional:
+        return None
+    wanted = " or ".join(f"{name}.parquet" for name in table.files)
+    raise SettingsError(f"{folder}: no {wanted}; name the folder that GraphRAG wrote its tables to")
+
+
+def _is_of_another_version(path: Path, table: _Table) -> bool:
+    try:
+        have = pq.read_schema(path).names
+    except (OSError, pa.ArrowException, ValueError):
+        return False  # It is damaged: reading it raises the error that says so.
+    return not all(any(name in have for name in names) for names in table.needed.values())
+
+
+def _read_rows(path: Path, table: _Table) -> list[Row]:
+    """Return the rows of a file under our names of columns; missing cells are None."""
+    try:
+        with pq.ParquetFile(path, **WIDE) as file:
+            columns = _match_columns(path, file.schema_arrow.names, table)
+            content = file.read(columns=list(columns.values()))
+    except OSError as error:
+        # Arrow also raises an OSError for bytes that it cannot read.
+        raise _unreadable(path, error) from error
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"{path}: not readable as Parquet ({error}); write it again") from error
+    cells = {name: content[column].to_pylist() for name, column in columns.items()}
+    missing = dict.fromkeys([*table.needed, *table.more])
+    rows: list[Row] = []
+    for place in range(content.num_rows):
+        present = {name: column[place] for name, column in cells.items()}
+        rows.append(missing | present)
+    return rows
+
+
+def _match_columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, str]:
+    """Map our names to the columns of the file. Raises DataError if a needed one is missing."""
+    found: dict[str, str] = {}
+    for name, columns in {**table.needed, **table.more}.items():
+        column = next((column for column in columns if column in have), None)
+        if column is not None:
+            found[name] = column
+    for name, columns in table.needed.items():
+        if name not in found:
+            raise DataError(
+                f"{path}: no column {' or '.join(columns)}; is it a table of GraphRAG 0.3 or later?"
+            )
+    return found
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: {error.strerror or error}; allow reading it, or write it again")
