@@ -366,14 +366,17 @@ class Project(Asking):
         Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
         one is damaged.
         """
-        from pipeline.runs.import_graphrag import note_left_out
+        from pipeline.runs.import_graphrag import note_left_out, note_unused
         from pipeline.settings.schema import GraphragSettings
 
         section = GraphragSettings(path=str(Path(folder).resolve()))
         project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
         project._refuse_workflow_without("read_graphrag", name)
         report = project.index(name, progress, options=options)
-        return replace(report, notes=(*note_left_out(project.rejects(name)), *report.notes))
+        sizes = {table: one.rows for table, one in self.snapshots.manifest(name).tables.items()}
+        unused = note_unused(project.workflow(name), sizes)
+        left_out = note_left_out(project.rejects(name))
+        return replace(report, notes=(*unused, *left_out, *report.notes))
 
     def import_lightrag(
         self,

@@ -1,11 +1,33 @@
 """Name what an import of an index of GraphRAG does not take."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
+from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 
 READING = frozenset({"read_graphrag", "extend_communities", "keep_reports"})
 """The verbs, and the ids of their steps, whose rejects are rows and files of the index."""
+
+
+IMPORTED = ("imported_communities", "imported_reports", "imported_claims")
+"""The tables that nothing uses but the steps that take them over."""
+
+
+def note_unused(workflow: Workflow, sizes: Mapping[str, int]) -> list[str]:
+    """Return a note for each imported table with rows that no step of the workflow reads.
+
+    ``sizes`` has the number of rows of each table. A project that was made before these tables has
+    a workflow file without the steps.
+    """
+    used = {table for step in workflow.steps for table in step.inputs.values()}
+    return [
+        f"not taken: {counted(sizes[table], 'row')} of {table}, which no step of workflow"
+        f" '{workflow.name}' reads; put the workflows/graphrag.yaml of a new project in its place"
+        for table in IMPORTED
+        if sizes.get(table) and table not in used
+    ]
 
 
 def note_left_out(rejects: pd.DataFrame) -> list[str]:

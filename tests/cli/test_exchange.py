@@ -75,6 +75,18 @@ def test_what_is_imported_without_a_folder(folder: ProjectFolder, theirs: Path):
     assert folder.invoke("import", "graphrag", str(theirs), "--json").json["totals"]["calls"] == 0
 
 
+def test_a_workflow_file_without_the_steps_for_reports_says_so(folder: ProjectFolder, theirs: Path):
+    path = folder.root / "workflows" / "graphrag.yaml"
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    ends = ["extend_communities", "keep_reports", "compose_report_texts"]
+    kept = [line for line in lines if not line.strip().endswith(tuple(ends))]
+    path.write_text("".join(kept[:-4]), encoding="utf-8")
+    with folder.open() as project:
+        report = project.import_graphrag(theirs)
+    notes = [note for note in report.notes if note.startswith("not taken: 2 rows of imported_")]
+    assert [note.split()[5] for note in notes] == ["imported_communities,", "imported_reports,"]
+
+
 def test_faults_are_told(folder: ProjectFolder, theirs: Path, tmp_path: Path):
     def told(*arguments: str) -> str:
         done = folder.invoke(*arguments, "--json")
