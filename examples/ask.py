@@ -3,7 +3,7 @@
 
 import sys
 
-from pipeline import Project
+from graphmill import Project
 
 question, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "."
 with Project.open(folder) as project:

@@ -5,7 +5,7 @@ python examples/texts.py
 
 import pandas as pd
 
-from pipeline import Project
+from graphmill import Project
 
 with Project.temporary() as project:
     project.add("The Brack Institute was founded by Idra Senn in 1840.")

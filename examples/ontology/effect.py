@@ -6,7 +6,8 @@ python examples/ontology/effect.py DIR
 import sys
 from pathlib import Path
 
-from pipeline import Project
+from graphmill import Project
+
 from pipeline.ontology.read import read_ontology
 from pipeline.ontology.step_args import check_args, conform_args
 from pipeline.verbs.check_patterns import PatternParams, check_patterns

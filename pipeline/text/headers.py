@@ -6,10 +6,12 @@ from typing import Any
 MEAN_OF_TOKENS = "builtin"
 """The provider of a model whose vector of a text is the mean of the vectors of its tokens."""
 HEADERS, TEXTS = 3, 2
-"""How often such a model reads a header and its text: a header's tokens weigh 1.5 times as much as
-the text's. A name would else be lost among the many words of the text. With 1.5, `naive` found 14
-points more at 5 (95 %: 12 to 17) of 800 questions about notes that are named by their files, and no
-less at 5 of 875 about documents of a company (benchmarks/README.md)."""
+"""The times that such a model reads a header, and its text.
+
+A header's tokens weigh 1.5 times as much as the text's: a name would else be lost among the many
+words of the text. So `naive` found 14 points more at 5 (95 %: 12 to 17) of 800 questions about
+notes that are named by their files, and no less at 5 of 875 questions about the documents of a
+company (benchmarks/README.md)."""
 
 
 def text_with_header(header: str, text: str) -> str:

@@ -69,6 +69,18 @@ def test_what_init_says_comes_next_works_from_the_wheel(python: Path, tmp_path: 
     assert "skarrow-light.txt" in page.read_text(encoding="utf-8")
 
 
+def test_the_wheel_has_the_module_graphmill_and_the_marks_of_its_types(python: Path) -> None:
+    code = (
+        "import graphmill, pipeline, pathlib\n"
+        "folder = pathlib.Path(pipeline.__file__).parent\n"
+        "assert graphmill is pipeline and not (folder / 'own_name').exists()\n"
+        "print(*sorted(str(p.relative_to(folder.parent)) for p in folder.parent.glob('*/py.typed')"
+        " if p.parent.name in ('graphmill', 'pipeline')))"
+    )
+    shown = subprocess.check_output([str(python), "-c", code], text=True, cwd=python.parent)
+    assert shown.split() == ["graphmill/py.typed", "pipeline/py.typed"]
+
+
 def test_the_page_in_a_browser_is_in_the_wheel(python: Path) -> None:
     look = (
         "from pipeline.pages.environment import environment, texts\nfrom pipeline.serve.ui.assets"

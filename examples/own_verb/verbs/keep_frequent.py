@@ -1,9 +1,9 @@
 """keep_frequent: a verb of one's own. settings.yaml: verbs: [verbs/keep_frequent.py]"""
 
 import pandas as pd
+from graphmill import Params, verb
 from pydantic import Field
 
-from pipeline import Params, verb
 from pipeline.contract.schemas import ENTITIES
 
 
