@@ -4,7 +4,6 @@ python examples/texts.py
 """
 
 import pandas as pd
-
 from graphmill import Project
 
 with Project.temporary() as project:
