@@ -154,6 +154,21 @@ def read_units(
     return known, units
 
 
+def find_units(
+    row: Row, table: str, place: int, units: Mapping[str, Sequence[str]], rejects: GraphragRejects
+) -> list[str]:
+    """Return our ids of the text units of a row. If some are missing, a reject is added.
+
+    ``units`` maps GraphRAG's id of a text unit to ours. ``place`` is the number of the row.
+    """
+    their_ids = texts_of(row["text_unit_ids"])
+    missing = [id for id in their_ids if id not in units]
+    if missing:
+        message = f"{len(missing)} of its text units are not there: {missing[0]}"
+        rejects.add(table, place, "record", "dangling", message)
+    return [unit for id in their_ids for unit in units.get(id, ())]
+
+
 def _span(unit: str, document: str, earliest: int) -> tuple[int, int]:
     """Return start and end of a text unit in its document, or (0, 0) if it is not found.
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipeline.documents.graphrag import GraphragRejects, text_of, texts_of
+from pipeline.documents.graphrag import GraphragRejects, find_units, text_of, texts_of
 from pipeline.documents.graphrag_tables import Row
 from pipeline.models.parse.records import Problem, claim
 from pipeline.models.parse.report import GREATEST_RATING
@@ -21,42 +21,45 @@ def read_communities(
     """Return rows of IMPORTED_COMMUNITIES by GraphRAG's number of the community.
 
     ``entities`` maps GraphRAG's ids of entities to ours, ``units`` those of text units. Of several
-    communities of one level with the same members, the first counts. Communities that name an
-    unknown entity or text unit are added to the rejects.
+    communities of one level with the same members, the first counts, also as a parent. Communities
+    that name an unknown entity are added to the rejects. An unknown text unit is a reject of its
+    own: the community and its report stay, for the list is no part of what a report is on.
     """
     found: dict[str, Row] = {}
-    numbers: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    taken: set[str] = set()
     parents: dict[str, str] = {}
     for place, row in enumerate(rows):
         number, level = text_of(row["community"]), _read_level(row["level"])
-        theirs, their_units = texts_of(row["entity_ids"]), texts_of(row["text_unit_ids"])
+        theirs = texts_of(row["entity_ids"])
         if not number or level is None or not theirs:
             message = "no number, no level, or no entity"
             rejects.add("communities", place, "row", "incomplete", message)
             continue
         missing = [id for id in theirs if id not in entities]
-        missing += [id for id in their_units if id not in units]
         if missing:
-            message = f"{len(missing)} of its entities and text units are not there: {missing[0]}"
+            message = f"{len(missing)} of its entities are not there: {missing[0]}"
             rejects.add("communities", place, "row", "dangling", message)
             continue
         members = sorted({entities[id] for id in theirs})
         id = community_id(level, members)
-        if id in numbers or number in found:
+        if id in taken or number in ids:
+            ids.setdefault(number, id)
             message = f"an earlier community has this number or these members: {number}"
             rejects.add("communities", place, "row", "duplicate_id", message)
             continue
-        numbers[id] = number
-        parents[number] = text_of(row["parent"])
+        taken.add(id)
+        ids[number] = id
+        # A column with an empty cell is one of floats, so number 0 is 0.0 there.
+        parents[number] = text_of(row["parent"]).removesuffix(".0")
         found[number] = {
             "id": id,
             "level": level,
             "entity_ids": members,
-            "text_unit_ids": sorted({unit for id in their_units for unit in units[id]}),
+            "text_unit_ids": sorted(set(find_units(row, "communities", place, units, rejects))),
         }
     for number, row in found.items():
-        parent = found.get(parents[number])
-        row["parent"] = parent["id"] if parent else ""
+        row["parent"] = ids.get(parents[number], "")
     return found
 
 

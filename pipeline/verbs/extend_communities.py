@@ -1,5 +1,7 @@
 """extend_communities: keep the communities of another index, and group all other entities."""
 
+from collections.abc import Set
+
 import pandas as pd
 
 from pipeline.contract.registry import verb
@@ -39,8 +41,9 @@ def extend_communities(
     """Return COMMUNITIES and NODES as detect_communities does, and rejects.
 
     An imported community stays as long as all its members are entities, so a report that was paid
-    for stays true. Entities that are in none of these are grouped among themselves. A community
-    that is left out is a reject, and its sub-communities have no parent.
+    for stays true. A community that is left out is a reject, and its sub-communities are left out
+    with it, so that every entity in a community is in one of level 0. Entities that are in no
+    community that stays are grouped among themselves.
     """
     present = set(entities["id"])
     kept, left_out = _choose(imported_communities, present)
@@ -64,7 +67,7 @@ def _choose(
     """Return the rows of MEMBERSHIP of the communities that stay, and why others do not, by id."""
     kept: list[tuple[str, int, str, str]] = []
     left_out: list[tuple[str, str]] = []
-    kept_ids: set[str] = set()
+    kept_members: dict[str, Set[str]] = {}
     taken: set[tuple[int, str]] = set()
     columns = ["level", "id", "parent", "entity_ids"]
     by_level = imported.sort_values(["level", "id"])
@@ -75,14 +78,15 @@ def _choose(
         if gone:
             fact = f"{len(gone)} of its {len(members)} members are gone"
             left_out.append((id, fact))
+        elif level and not kept_members.get(parent, frozenset()) >= set(members):
+            # Levels come in order, so it is known whether the parent stays.
+            left_out.append((id, "the community that it is in is left out"))
         elif places & taken:
             # Names that the other tool keeps apart may be one entity here.
             fact = "a member is in another community of its level"
             left_out.append((id, fact))
         else:
-            kept_ids.add(id)
+            kept_members[id] = set(members)
             taken |= places
-            # Levels come in order, so it is known whether the parent stays.
-            known_parent = parent if parent in kept_ids else ""
-            kept += [(member, level, id, known_parent) for member in members]
+            kept += [(member, level, id, parent) for member in members]
     return kept, left_out

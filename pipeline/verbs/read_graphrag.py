@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pipeline.contract.schemas import (
 )
 from pipeline.documents.graphrag import (
     GraphragRejects,
+    find_units,
     read_documents,
     read_units,
     text_of,
@@ -154,7 +155,7 @@ def _read_entities(
         entity = entities.setdefault(id, _Entity(name))
         entity.types.update(dict(_read_types(row)))
         _add_description(entity.descriptions, row)
-        known_units = _find_units(row, "entities", place, units, rejects)
+        known_units = find_units(row, "entities", place, units, rejects)
         entity.units.update(dict.fromkeys(known_units))
     return entities, ids
 
@@ -202,28 +203,13 @@ def _read_relationships(
         keywords = [keyword for keyword in texts_of(row["keywords"]) if keyword]
         relationship.keywords.update(dict.fromkeys(keywords))
         relationship.weight += _read_number(row["weight"])
-        known_units = _find_units(row, "relationships", place, units, rejects)
+        known_units = find_units(row, "relationships", place, units, rejects)
         relationship.units.update(dict.fromkeys(known_units))
         for id, name in zip((source, target), names, strict=True):
             if id not in described:
                 stub = entities.setdefault(id, _Entity(name))
                 stub.units.update(relationship.units)
     return relationships
-
-
-def _find_units(
-    row: Row, table: str, place: int, units: Mapping[str, Sequence[str]], rejects: GraphragRejects
-) -> Iterable[str]:
-    """Return our ids of the text units of a row. If some are missing, a reject is added.
-
-    ``units`` maps GraphRAG's id of a text unit to ours. ``place`` is the number of the row.
-    """
-    their_ids = texts_of(row["text_unit_ids"])
-    missing = [id for id in their_ids if id not in units]
-    if missing:
-        message = f"{len(missing)} of its text units are not there: {missing[0]}"
-        rejects.add(table, place, "record", "dangling", message)
-    return [unit for id in their_ids for unit in units.get(id, ())]
 
 
 def _add_description(descriptions: dict[str, None], row: Row) -> None:

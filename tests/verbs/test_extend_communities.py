@@ -1,8 +1,12 @@
 """Imported communities and their reports: what stays, what leaves, and what a model is asked."""
 
+from collections.abc import Collection
+
 import networkx as nx
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.contract.schemas import (
     COMMUNITIES,
@@ -32,6 +36,15 @@ def with_island(graph: nx.DiGraph) -> nx.DiGraph:
         larger.add_node(name, **graph.nodes[some])
     larger.add_edge("Ida Vale", "Ove Vale", **graph.edges[edge])
     return larger
+
+
+def remove(
+    ids: Collection[str], entities: pd.DataFrame, relationships: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the graph without these entities and their relationships."""
+    ends = relationships[["source_entity_id", "target_entity_id"]]
+    loses_an_end = ends.isin(set(ids)).any(axis=1)
+    return entities[~entities["id"].isin(ids)], relationships[~loses_an_end]
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +94,43 @@ def test_other_entities_are_grouped_among_themselves_and_only_they_are_asked_abo
 def test_a_community_that_has_lost_a_member_leaves_with_its_report(index):
     entities, relationships = ranked(towns())
     whole = index[0].sort_values("level").iloc[0]
-    changed = index[0].copy()
-    place = changed.index[changed["id"] == whole["id"]][0]
-    changed.at[place, "entity_ids"] = [*whole["entity_ids"], "ent-gone"]
-    communities, _, rejects = extend_communities(changed, entities, relationships, SIZE)
-    assert rejects[["row_id", "reason"]].values.tolist() == [[whole["id"], "changed"]]
+    gone = whole["entity_ids"][0]
+    is_known = index[0]["id"] == whole["id"]
+    is_below = index[0]["parent"].isin(index[0]["id"][is_known])
+    assert is_below.any()
+    remaining = remove([gone], entities, relationships)
+    communities, _, rejects = extend_communities(index[0], *remaining, SIZE)
+    assert set(rejects["row_id"]) >= {whole["id"], *index[0]["id"][is_below]}
+    assert set(rejects["reason"]) == {"changed"}
     assert whole["id"] not in set(communities["id"])
-    parts = communities[communities["id"].isin(changed["id"])]
-    assert set(parts["parent"]) <= {"", *parts["id"]}
-    kept, left_out = keep_reports(index[1], communities, entities, relationships, NO_CLAIMS)
-    assert left_out["row_id"].tolist() == [whole["id"]]
-    assert len(kept) == len(index[1]) - 1
+    kept, left_out = keep_reports(index[1], communities, *remaining, NO_CLAIMS)
+    assert whole["id"] in set(left_out["row_id"])
+    assert set(kept["id"]) == set(index[1]["id"]) & set(communities["id"])
+
+
+@settings(deadline=None, max_examples=15)
+@given(data=st.data())
+def test_after_any_deletion_every_member_is_in_level_0_and_every_parent_is_there(index, data):
+    entities, relationships = ranked(towns())
+    gone = data.draw(st.sets(st.sampled_from(sorted(entities["id"])), min_size=1, max_size=6))
+    remaining = remove(gone, entities, relationships)
+    communities, nodes, _ = extend_communities(index[0], *remaining, SIZE)
+    is_lowest = nodes["level"] == 0
+    assert set(nodes["entity_id"]) == set(nodes["entity_id"][is_lowest])
+    assert set(communities["parent"]) <= {"", *communities["id"]}
+    assert (communities["parent"].eq("") == communities["level"].eq(0)).all()
+    assert communities["id"].is_unique
+
+
+def test_a_sub_community_that_exceeds_its_parent_is_grouped_anew(index):
+    entities, relationships = ranked(towns())
+    rows = index[0].copy()
+    place = rows.index[rows["level"] == 1][0]
+    lone = rows.at[place, "id"]
+    rows.at[place, "parent"] = ""
+    _, nodes, rejects = extend_communities(rows, entities, relationships, SIZE)
+    assert lone in set(rejects["row_id"])
+    assert set(nodes["entity_id"]) == set(nodes["entity_id"][nodes["level"] == 0])
 
 
 def test_an_import_without_communities_groups_all_entities():

@@ -107,6 +107,31 @@ def test_communities_reports_and_claims_are_read(tmp_path: Path):
     assert claim["text_unit_id"] == UNITS[0]
 
 
+def test_a_community_and_its_report_stay_without_an_unknown_text_unit(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["communities"][1]["text_unit_ids"] = ["u1", "u9"]
+
+    found = changed(change, tmp_path)
+    assert reasons(found) == [("communities[1]", "record", "dangling")]
+    part = found["communities"].set_index("level").loc[1]
+    assert list(part["text_unit_ids"]) == UNITS[:1]
+    assert part["id"] in set(found["reports"]["id"])
+
+
+def test_a_parent_is_found_as_a_float_and_as_a_second_one_with_the_same_members(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        whole, part = tables["communities"]
+        second = whole | {"community": 7}
+        tables["communities"] = [
+            whole | {"parent": None}, part | {"parent": 0.0}, second | {"parent": None},
+            part | {"community": 8, "parent": 7.0, "entity_ids": ["e2"]},
+        ]  # fmt: skip
+
+    found = changed(change, tmp_path)
+    whole, *parts = found["communities"].sort_values("level").to_dict("records")
+    assert [part["parent"] for part in parts] == [whole["id"], whole["id"]]
+
+
 def test_what_is_not_taken_is_named(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["communities"] += [
