@@ -14,6 +14,11 @@ from typing import IO
 _SECONDS = 120
 _LINK, _MODULE = "120000", "160000"
 _MOST_SAID = 200
+_OF_ANOTHER = frozenset({
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+    "GIT_NAMESPACE", "GIT_PREFIX",
+})  # fmt: skip
+"""Variables that would lead git to another repository; git sets them for its hooks."""
 
 
 class GitError(Exception):
@@ -45,6 +50,9 @@ class Blob:
 
 def list_blobs(repository: str, ref: str) -> list[Blob]:
     """Return the files at a branch, tag or commit. Raises GitError."""
+    if _output_of(repository, "rev-parse", "--show-prefix").strip():
+        # A colon in its path keeps git from the limit that `_environment` sets.
+        raise GitError("a folder within a repository")
     named = f"{ref}^{{commit}}"
     found = _output_of(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", named)
     commit = found.decode().strip()
@@ -63,8 +71,9 @@ def _output_of(repository: str, *arguments: str) -> bytes:
     """Return the output of git. Raises GitError."""
     try:
         done = subprocess.run(  # noqa: S603 - git, with a path of the settings
-            _command(repository, *arguments), capture_output=True, timeout=_SECONDS, check=False
-        )
+            _command(repository, *arguments), capture_output=True, timeout=_SECONDS, check=False,
+            env=_environment(repository),
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GitError(f"git cannot be run ({type(error).__name__})") from error
     if done.returncode:
@@ -78,13 +87,20 @@ def _command(repository: str, *arguments: str) -> Sequence[str]:
     return ["git", "-C", repository, "-c", "core.fsmonitor=false", *arguments]
 
 
+def _environment(repository: str) -> dict[str, str]:
+    """Return an environment in which git reads this repository, and none around it."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+    above = os.path.dirname(os.path.realpath(repository))
+    return {**inherited, "GIT_CEILING_DIRECTORIES": above, "GIT_NO_LAZY_FETCH": "1"}
+
+
 @contextmanager
 def blob_reader(repository: str) -> Iterator["BlobReader"]:
     """Provide a reader of the repository's objects, all by one process. Raises GitError."""
     try:
         process = subprocess.Popen(  # noqa: S603 - as above
             _command(repository, "cat-file", "--batch"), stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment(repository),
         )  # fmt: skip
     except OSError as error:
         raise GitError(f"git cannot be run ({type(error).__name__})") from error
@@ -105,13 +121,16 @@ class BlobReader:
     answers: IO[bytes]
 
     def read(self, id: str) -> bytes:
-        """Return the content of an object. Raises GitError if there is none."""
+        """Return the content of an object. Raises GitError if it is not there, or not whole."""
         self.requests.write(f"{id}\n".encode())
         self.requests.flush()
         header = self.answers.readline().split()
         if len(header) != 3 or header[1] != b"blob":
             raise GitError("its content is not in the repository")
-        content = self.answers.read(int(header[2]))
+        size = int(header[2])
+        content = self.answers.read(size)
+        if len(content) != size:
+            raise GitError("git ended while its content was read")
         # An end of line follows the content.
         self.answers.read(1)
         return content

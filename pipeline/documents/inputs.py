@@ -72,11 +72,12 @@ def _list_folder(
     try:
         listing = list_files(folder, source.include, mounts, most_mb=opened_mb)
     except SettingsError:
-        return _failed(source, "unreadable", "no such folder; create it or correct its url"), ()
+        fact = "no such folder; create it or correct its url"
+        return _failed(source, "unreadable", fact), tuple(mounts)
     found: list[InputFile] = []
     for file in listing.files:
         if file.name == ALL:
-            found.append(replace(file, name=source.prefix.rstrip("/")))
+            found.append(replace(file, name=source.prefix.rstrip("/"), place=""))
         elif not _is_excluded(file.name, source):
             found.append(replace(file, name=source.prefix + file.name))
     return found, listing.mounts
@@ -93,7 +94,7 @@ def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) ->
     store = Objects(address, keys_of(address, environment), setting, "list and read")
     try:
         objects = store.listed()
-    except (ObjectStoreError, SettingsError) as error:
+    except (ObjectStoreError, SettingsError, FileNotFoundError) as error:
         return _failed(source, "io_error", str(error))
     found: list[InputFile] = []
     for each in objects:
@@ -158,7 +159,7 @@ def _files_of(
 
 
 def _list_database(source: Input) -> list[InputFile]:
-    """Return the rows of a database. Of rows with one key, the first is read."""
+    """Return the rows of a database. One of the rows with the same key is read."""
     try:
         rows = list_rows(source)
     except RowsError as error:
@@ -173,7 +174,8 @@ def _list_database(source: Input) -> list[InputFile]:
             name = f"{source.prefix.rstrip('/')}:{number}"
             fault = ("parse", f"no value in '{source.id}'; fill it")
         elif seen[name]:
-            fault = ("duplicate_id", f"a row with this '{source.id}' is there before; make it one")
+            key = one_line(row.key)
+            fault = ("duplicate_id", f"another row with {source.id} {key} is read; make it one")
         seen[name] += 1
         found.append(InputFile("", name, fault, kind="sql", content=row.content, fields=row.fields))
     return found

@@ -143,8 +143,15 @@ class Listing:
 
     @cached_property
     def version(self) -> str:
-        """A hash that changes whenever a file is written, even if its content stays the same."""
-        lines = [f"{file.name}\n{_state_as_text(file)}" for file in self.files]
+        """A hash that changes whenever a file is written, even if its content stays the same.
+
+        Rows, and files of git, are left out: they are read as they were listed.
+        """
+        lines = [
+            f"{file.name}\n{_state_as_text(file)}"
+            for file in self.files
+            if file.kind not in ("sql", "git")
+        ]
         return digest("\n".join(lines))
 
     @cached_property
@@ -159,7 +166,9 @@ def _hash(file: InputFile, opener: "Opener") -> tuple[bytes, str | None]:
     """Return the state of the file when it was hashed, and its entry in `Listing.contents`."""
     if file.fault:
         reason, _ = file.fault
-        return b"", None if reason == "io_error" else reason
+        # An input that cannot be listed has no place. Its files are others as soon as it can be.
+        is_transient = reason == "io_error" and file.place
+        return b"", None if is_transient else reason
     try:
         if not file.kind:
             return hashed(file.path)

@@ -209,6 +209,10 @@ class Services:
             url = source.url.get_secret_value()
             if source.type in ("folder", "git"):
                 url = str(self.root / url)
+            elif source.type == "sql":
+                from pipeline.documents.database_rows import placed_url
+
+                url = placed_url(url, self.root)
             placed.append({**source.model_dump(), "query": source.query, "url": url})
         return placed
 

@@ -88,6 +88,8 @@ class Input(BaseModel):
             raise ValueError("url: no path; copy or clone what is there, and name the folder")
         if (self.type == "sql") != bool(self.query):
             raise ValueError("query: a select statement goes with type sql, and with no other")
+        if self.type != "sql" and (self.changed or self.metadata):
+            raise ValueError("changed, metadata: they name columns, so they go with type sql alone")
         return self
 
 

@@ -3,12 +3,14 @@
 import sqlite3
 import subprocess
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from pipeline.documents.git import BlobReader, GitError
 from pipeline.errors import DeletionError, SettingsError
 from pipeline.settings.schema import Settings
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
@@ -181,7 +183,88 @@ def test_bad_rows_are_rejects_and_the_others_are_read(tmp_path: Path):
     found, reasons = read(tmp_path, crm(database(tmp_path / "crm.sqlite", rows)))
     assert found["@crm/x.pdf"] == "Fine: é."
     assert found["@crm/2"] == "The light."
-    assert reasons == {"@crm/2": "duplicate_id", "@crm:4": "parse", "@crm/3": "empty"}
+    assert reasons == {"@crm/2": "duplicate_id", "@crm:1": "parse", "@crm/3": "empty"}
+
+
+@pytest.mark.parametrize("changed", ["", "updated"])
+@pytest.mark.parametrize("stamps", [(1, 2), (2, 1), (1, 1), (None, 1), (None, None)])
+def test_rows_with_one_key_give_the_same_document_in_any_order(
+    tmp_path: Path, changed: str, stamps: tuple[object, object]
+):
+    first, second = [
+        (7, "Case", text, "x", stamp) for text, stamp in zip("AB", stamps, strict=True)
+    ]
+    found = []
+    for rows in ([first, second], [second, first]):
+        source = crm(database(tmp_path / "crm.sqlite", rows), changed=changed)
+        params = params_of(tmp_path, source)
+        contents = sorted(find_files(params)["content"])
+        documents, rejects = load_documents(params)
+        assert list(documents["source"]) == ["@crm/7"]
+        assert "another row with nr 7 is read" in rejects["message"].iloc[0]
+        found.append((contents, documents["text"].iloc[0]))
+    assert found[0] == found[1]
+
+
+def test_another_query_or_an_edited_row_without_a_stamp_is_noticed(tmp_path: Path):
+    rows = [CASES[0], (2, "Light", "The light.", "bob", None), (None, "x", "x", "x", None)]
+    source = crm(database(tmp_path / "crm.sqlite", rows), changed="updated")
+    before = find_files(params_of(tmp_path, source)).set_index("name")["content"]
+    assert set(before.index) == {"@crm/1", "@crm/2", "@crm:1"}
+    rows[1] = (2, "Light", "The light is out.", "bob", None)
+    database(tmp_path / "crm.sqlite", rows)
+    after = find_files(params_of(tmp_path, source)).set_index("name")["content"]
+    assert list(after[after != before].index) == ["@crm/2"]
+    assert read(tmp_path, source)[0]["@crm/2"] == "The light is out."
+    query = "SELECT nr, upper(body) AS body, subject, owner, updated FROM cases -- in capitals"
+    other = find_files(params_of(tmp_path, {**source, "query": query})).set_index("name")
+    assert set(other.index[other["content"] != after]) == {"@crm/1", "@crm/2"}
+
+
+def test_a_database_that_is_written_to_changes_no_version(tmp_path: Path, repository: Path):
+    write(tmp_path / "main", {"a.txt": "One."})
+    code = {"name": "code", "type": "git", "url": str(repository)}
+    source = crm(database(tmp_path / "crm.sqlite", CASES))
+    before = params_of(tmp_path, code, source).listing.version
+    database(tmp_path / "crm.sqlite", CASES[:1])
+    write(repository, {"docs/a.md": "Another A"})
+    commit(repository)
+    assert params_of(tmp_path, code, source).listing.version == before
+    write(tmp_path / "main", {"a.txt": "Another one."})
+    assert params_of(tmp_path, code, source).listing.version != before
+
+
+def test_an_input_that_is_away_leaves_the_contents_of_the_others_known(tmp_path: Path):
+    write(tmp_path / "main", {"a.txt": "One."})
+    source = crm(f"sqlite:///{tmp_path}/none.sqlite")
+    listing = params_of(tmp_path, source).listing
+    assert listing.contents[0] == "io_error"
+    assert listing.digest
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+def test_a_folder_within_a_repository_is_none_and_git_is_led_to_no_other(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write(repository, {"a:b/c/x.md": "X"})
+    for inner in ("docs", "a:b/c"):
+        code = {"name": "code", "type": "git", "url": str(repository / inner)}
+        assert read(tmp_path, code) == ({}, {"@code": "unreadable"})
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repository), str(bare))
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    for place in (repository, bare):
+        found, reasons = read(tmp_path, {"name": "code", "type": "git", "url": str(place)})
+        assert (len(found), reasons) == (3, {})
+
+
+def test_a_file_of_git_that_breaks_off_is_no_content():
+    reader = BlobReader(BytesIO(), BytesIO(b"1234 blob 10\nhalf"))
+    with pytest.raises(GitError, match="git ended"):
+        reader.read("1234")
 
 
 @pytest.mark.parametrize(
@@ -208,6 +291,7 @@ def test_no_message_table_or_digest_has_the_secret_of_a_url(tmp_path: Path, url:
         {"type": "sql"}, {"ref": "--upload-pack=x"}, {"nonsense": 1},
         {"type": "s3", "url": f"s3://m:{SECRET}@bucket/x"}, {"type": "gs", "url": "s3://bucket/x"},
         {"type": "git", "url": f"https://m:{SECRET}@example.org/code"},
+        {"changed": "updated"}, {"type": "git", "metadata": ["owner"]},
     ],
 )  # fmt: skip
 def test_wrong_settings_are_refused_without_the_secret(wrong: dict[str, str]):
@@ -267,30 +351,25 @@ def folder(tmp_path: Path, repository: Path) -> ProjectFolder:
     folder = new_project(tmp_path / "mill", "embedded", {"a.txt": "A letter."}, workflow="short")
     (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
     write(folder.root / "wiki", {"a.txt": "Wiki."})
-    url = database(tmp_path / "crm.sqlite", CASES)
+    database(folder.root / "crm.sqlite", CASES)
     inputs = [
         {"name": "wiki", "url": "wiki"},
         {"name": "code", "type": "git", "url": str(repository)},
-        crm(url),
+        crm("sqlite:///crm.sqlite"),
     ]
     folder.edit_settings(inputs=inputs, max_delete_ratio=0.5)
     return folder
 
 
-def test_an_input_that_cannot_be_read_keeps_its_documents(
-    folder: ProjectFolder, tmp_path: Path, repository: Path
-):
+def test_an_input_that_cannot_be_read_keeps_its_documents(folder: ProjectFolder, repository: Path):
     before = night(folder)[0]
     assert len(before) == 7
-    places = [folder.root / "wiki", repository, tmp_path / "crm.sqlite"]
+    places = [folder.root / "wiki", repository, folder.root / "crm.sqlite"]
     away = [place.rename(place.with_name(f"{place.name}-away")) for place in places]
     documents, rejects, _ = night(folder)
     assert documents == before
     assert len(kept(rejects)) == 6
     for place, now in zip(places, away, strict=True):
-        if place.is_file():
-            # SQLite makes an empty file for a database that is not there.
-            place.unlink()
         now.rename(place)
     write(repository, {"docs/a.md": "Another A"})
     commit(repository)
