@@ -2,14 +2,16 @@
 workflow, and the ceilings of their cost.
 
     data/requests/waiting/<id>.json    a run that has not begun
-    data/requests/begun/<id>.json      one that has, with the id of its run, or why it was refused
+    data/requests/starting/<id>.json   one that a server is beginning now
+    data/requests/begun/<id>.json      one that has begun, with the id of its run, or why it was
+                                       refused
 
 Ids sort by time. All processes that serve the project share the folder, and ``alone_in`` locks it.
 """
 
+import os
 import re
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -17,12 +19,16 @@ from pathlib import Path
 
 from pipeline.errors import BudgetError, DamagedError, UsageError
 from pipeline.files import alone_in, read_json, write_json
-from pipeline.runs.reports import Runs
+from pipeline.runs.reports import STAMP, Runs, process_of
 
 FOLDER = "data/requests"
 KEPT_DAYS = 30
+START_SECONDS = 600.0
+"""The time that the process of a run may take to begin it."""
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}-[0-9a-f]{6}")
 WAITING, STARTING, BEGUN, REFUSED = "waiting", "starting", "begun", "refused"
+PLACES = (WAITING, STARTING, BEGUN)
+"""The folders of the states. A refused run lies with those that have begun."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,9 @@ class RequestedRun:
 
     ``keys``: who requested it. ``max_cost``: its ceiling; None if its workflow asks no model that
     costs something. ``run``: the id of the run that has begun, "" before. ``message``: why it was
-    refused.
+    refused. ``day``: the day (UTC) on which its cost counts, that of the last request or of its
+    beginning. ``taken``: when a server began to begin it, as in ids of runs. ``pid``: the number of
+    the process that begins it, 0 if there is none yet.
     """
 
     id: str
@@ -42,11 +50,15 @@ class RequestedRun:
     state: str = WAITING
     run: str = ""
     message: str = ""
+    day: str = ""
+    taken: str = ""
+    pid: int = 0
 
     @property
     def options(self) -> list[str]:
         """The options of the command that begins the run."""
-        options = [] if self.max_cost is None else ["--max-cost", f"{self.max_cost:.6f}"]
+        # Settings or the workflow may ask a priced model since the run was requested as a free one.
+        options = ["--max-cost", f"{self.max_cost or 0.0:.6f}"]
         return [*options, "--allow-deletes"] if self.allow_deletes else options
 
 
@@ -82,12 +94,18 @@ class RequestedRuns:
         """Request a run, and return it; one of the workflow that waits already is the same run.
 
         The merged run has the higher of the two ceilings, for each was permitted. Raises UsageError
-        for a run that may spend and has no ceiling, BudgetError if nothing of the day is left.
+        for a run that may spend and has no ceiling, BudgetError if nothing of the day is left. A
+        run that waits and may spend already needs nothing of the day.
         """
         with alone_in(self.folder):
             same = (one for one in self.waiting() if one.workflow == workflow)
             waiting = next(same, None)
-            ceiling = self._ceiling(key, ceilings, waiting) if asks_paid_models else None
+            ceiling = None
+            try:
+                ceiling = self._ceiling(key, ceilings, waiting) if asks_paid_models else None
+            except BudgetError:
+                if waiting is None or waiting.max_cost is None:
+                    raise
             if waiting is not None:
                 merged = _merge(waiting, key, ceiling, allow_deletes)
                 self._write(merged)
@@ -95,42 +113,77 @@ class RequestedRuns:
             self._forget_old()
             now = datetime.now(UTC)
             id = f"{now:%Y%m%dT%H%M%S.%f}-{secrets.token_hex(3)}"
-            made = RequestedRun(id, workflow, ceiling, allow_deletes, (key,))
+            made = RequestedRun(id, workflow, ceiling, allow_deletes, (key,), day=_today())
             self._write(made)
             return made
 
     def waiting(self) -> list[RequestedRun]:
         """Return the runs that wait, the oldest request first."""
-        return list(_read_all(self.folder / WAITING, "*.json"))
+        return list(_read_all(self.folder / WAITING))
 
     def waits(self) -> bool:
         """Return whether a run waits, or was taken by a process that has ended since."""
         # Names are listed, and no file is read: a server looks all the time.
-        return any((self.folder / WAITING).glob("*.json"))
+        places = (self.folder / WAITING, self.folder / STARTING)
+        return any(any(place.glob("*.json")) for place in places)
 
     def find(self, id: str) -> RequestedRun | None:
         """Return a requested run by its id, or None."""
         if not _ID.fullmatch(id):
             return None
-        places = (self.folder / place / f"{id}.json" for place in (WAITING, BEGUN))
+        places = (self.folder / place / f"{id}.json" for place in PLACES)
         return next(filter(None, map(_read_run, places)), None)
 
     def take(self) -> RequestedRun | None:
         """Take the run that waits longest, so that later requests are not merged into it.
 
-        Only the process that begins runs calls it: a run that was taken by one that has ended
-        since, and did not begin, waits again.
+        Only the process that begins runs calls it.
         """
         with alone_in(self.folder):
-            for left in list(_read_all(self.folder / BEGUN, f"{_day(time.time())}*.json")):
-                if left.state == STARTING:
-                    self._write(replace(left, state=WAITING))
             oldest = next(iter(self.waiting()), None)
             if oldest is None:
                 return None
-            taken = replace(oldest, state=STARTING)
+            moment = f"{datetime.now(UTC):{STAMP}}"
+            taken = replace(oldest, state=STARTING, day=_today(), taken=moment, pid=0)
             self._write(taken)
             return taken
+
+    def settle(self) -> None:
+        """Write the state of the runs that were taken by a process that has ended since.
+
+        Only the process that begins runs calls it. Such a run waits again, unless its own process
+        is going or has begun a run.
+        """
+        with alone_in(self.folder):
+            for left in list(_read_all(self.folder / STARTING)):
+                run = self._run_of(left)
+                if run:
+                    self._write(replace(left, state=BEGUN, run=run))
+                elif not _is_going(left):
+                    # It may have deleted already, before it was lost.
+                    self._write(replace(left, state=WAITING, allow_deletes=False))
+
+    def refuse_deletes(self) -> None:
+        """Take the leave to delete many documents from all runs that wait.
+
+        The folder of documents may be another one than when they were requested.
+        """
+        with alone_in(self.folder):
+            for one in self.waiting():
+                if one.allow_deletes:
+                    self._write(replace(one, allow_deletes=False))
+
+    def _run_of(self, taken: RequestedRun) -> str:
+        """Return the id of the run that has begun for a run that was taken; "" if there is none."""
+        for begun in self.runs.unreported():
+            is_own = not taken.pid or begun.process == process_of(taken.pid)
+            if begun.run_id > taken.taken and begun.workflow == taken.workflow and is_own:
+                return begun.run_id
+        for run_id in self.runs.all_ids():
+            report = self.runs.report(run_id) if run_id > taken.taken else None
+            if report and report["workflow"] == taken.workflow:
+                return run_id
+        return ""
 
     def put(self, requested: RequestedRun) -> None:
         """Write the state of a run that was taken."""
@@ -138,10 +191,11 @@ class RequestedRuns:
             self._write(requested)
 
     def _write(self, requested: RequestedRun) -> None:
-        waits = requested.state == WAITING
-        here, other = (WAITING, BEGUN) if waits else (BEGUN, WAITING)
+        here = BEGUN if requested.state == REFUSED else requested.state
         write_json(self.folder / here / f"{requested.id}.json", asdict(requested))
-        (self.folder / other / f"{requested.id}.json").unlink(missing_ok=True)
+        for other in PLACES:
+            if other != here:
+                (self.folder / other / f"{requested.id}.json").unlink(missing_ok=True)
 
     def _ceiling(self, key: str, ceilings: Ceilings, waiting: RequestedRun | None) -> float:
         """Return what a run of the key may cost now.
@@ -167,17 +221,17 @@ class RequestedRuns:
         return min(left)
 
     def spent_today(self, key: str | None = None, besides: str = "") -> float:
-        """Return the cost of the runs that were requested today, of those of the key if one is
-        given, without the run ``besides``.
+        """Return the cost of the runs of today, of those of the key if one is given, without the
+        run ``besides``.
 
         A run without a known cost counts with its ceiling. One that several keys requested counts
         whole for each.
         """
-        today = _day(time.time())
-        spent = 0.0
-        for place in (WAITING, BEGUN):
-            for one in _read_all(self.folder / place, f"{today}*.json"):
-                if one.id != besides and (key is None or key in one.keys):
+        today, spent = _today(), 0.0
+        for place in PLACES:
+            for one in _read_all(self.folder / place, today):
+                counts = one.day == today and one.id != besides
+                if counts and (key is None or key in one.keys):
                     spent += self._cost_of(one)
         return spent
 
@@ -189,7 +243,7 @@ class RequestedRuns:
         return one.max_cost if cost is None else float(cost)
 
     def _forget_old(self) -> None:
-        oldest = _day((datetime.now(UTC) - timedelta(days=KEPT_DAYS)).timestamp())
+        oldest = f"{datetime.now(UTC) - timedelta(days=KEPT_DAYS):%Y%m%d}"
         for path in (self.folder / BEGUN).glob("*.json"):
             if path.name < oldest:
                 path.unlink(missing_ok=True)
@@ -204,18 +258,46 @@ def _merge(
         max_cost=max(ceilings, default=None),
         allow_deletes=waiting.allow_deletes or allow_deletes,
         keys=tuple(dict.fromkeys([*waiting.keys, key])),
+        day=_today(),
     )
 
 
-def _day(moment: float) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC):%Y%m%d}"
+def _today() -> str:
+    return f"{datetime.now(UTC):%Y%m%d}"
 
 
-def _read_all(folder: Path, pattern: str) -> Iterator[RequestedRun]:
-    for path in sorted(folder.glob(pattern)):
+def _is_going(left: RequestedRun) -> bool:
+    """Return whether the process that begins the run is still about it."""
+    taken = datetime.strptime(left.taken, STAMP).replace(tzinfo=UTC)
+    # After a restart of the machine another process may have its number.
+    if not left.pid or (datetime.now(UTC) - taken).total_seconds() > START_SECONDS:
+        return False
+    try:
+        os.kill(left.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _read_all(folder: Path, since: str = "") -> Iterator[RequestedRun]:
+    """Yield the runs of a folder, the oldest request first; of those that were last written before
+    the day ``since`` none."""
+    for path in sorted(folder.glob("*.json")):
+        if since and _day_of(path) < since:
+            continue
         found = _read_run(path)
         if found is not None:
             yield found
+
+
+def _day_of(path: Path) -> str:
+    """Return the day on which a file was written; "" if it is gone."""
+    try:
+        return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y%m%d}"
+    except FileNotFoundError:
+        return ""
 
 
 def _read_run(path: Path) -> RequestedRun | None:

@@ -117,7 +117,9 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        starter.start()
+        # The person at this machine may change what others may not.
+        if token is not None or not limits.read_only:
+            starter.start()
         yield
         starter.stop()
         await queries.close()

@@ -11,13 +11,14 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from filelock import FileLock, Timeout
 from starlette.exceptions import HTTPException
 
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import UsageError
 from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.runs.reports import HELD
 from pipeline.runs.requested import (
     BEGUN,
     REFUSED,
+    START_SECONDS,
     STARTING,
     WAITING,
     Ceilings,
@@ -38,8 +39,6 @@ IDLE_SECONDS = 1.0
 """The time between two looks whether another process of this server was asked for a run."""
 BUSY_SECONDS = 0.2
 """The time between two looks whether the run under way has ended."""
-BEGIN_SECONDS = 600.0
-"""The time that a run may take to begin. Nobody waits for it."""
 
 
 @dataclass
@@ -63,16 +62,20 @@ class Starter:
     def look(self, at_start: bool = False) -> None:
         """Begin the run that waits longest, unless a run holds the project.
 
-        ``at_start``: also one that a former process has taken, and not begun.
+        ``at_start``: this is the first look of the process.
         """
         requested = RequestedRuns.of(self.project.root)
-        may_wait = requested.folder.is_dir() if at_start else requested.waits()
-        if not may_wait or self.project.runs.holder():
+        if not requested.waits():
             return
+        if at_start:
+            requested.refuse_deletes()
         with self._alone(requested) as is_alone:
-            taken = requested.take() if is_alone else None
+            if not is_alone:
+                return
+            requested.settle()
+            taken = None if self.project.runs.holder() else requested.take()
             if taken is not None:
-                requested.put(self._begun(taken))
+                self._begin(requested, taken)
 
     @contextmanager
     def _alone(self, requested: RequestedRuns) -> Iterator[bool]:
@@ -83,29 +86,39 @@ class Starter:
         except Timeout:
             yield False
 
-    def _begun(self, taken: RequestedRun) -> RequestedRun:
-        """Begin a run and return its new state. It waits again if another command came first."""
+    def _begin(self, requested: RequestedRuns, taken: RequestedRun) -> None:
+        """Begin a run and write its new state. It waits again if another command came first.
+
+        After another error it stays taken, and the next look finds out whether it has begun.
+        """
         command = ("run", taken.workflow, *taken.options)
+
+        def note(pid: int) -> None:
+            requested.put(replace(taken, pid=pid))
+
         try:
-            run = begin(self.project, *command, patience=BEGIN_SECONDS)
+            run = begin(self.project, *command, patience=START_SECONDS, when_started=note)
         except HTTPException as error:
             why = str(error.detail)
             if HELD in why or why == texts()["nights"]["begin_under_way"]:
-                return replace(taken, state=WAITING)
-            return replace(taken, state=REFUSED, message=why)
-        return replace(taken, state=BEGUN, run=run)
+                requested.put(replace(taken, state=WAITING))
+            else:
+                requested.put(replace(taken, state=REFUSED, message=why))
+            return
+        requested.put(replace(taken, state=BEGUN, run=run))
 
     def _work(self) -> None:
         at_start = True
         while not self.ended:
-            is_waiting = RequestedRuns.of(self.project.root).waits()
-            self.asked.wait(BUSY_SECONDS if is_waiting else IDLE_SECONDS)
-            self.asked.clear()
             try:
+                is_waiting = RequestedRuns.of(self.project.root).waits()
+                if not at_start:
+                    self.asked.wait(BUSY_SECONDS if is_waiting else IDLE_SECONDS)
+                    self.asked.clear()
                 if not self.ended:
                     self.look(at_start)
                     at_start = False
-            except (GraphmillError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - without the thread no run would begin
                 LOG.error("a requested run could not be begun: %s; it is tried again", error)
                 self.asked.wait(IDLE_SECONDS)
 
@@ -136,7 +149,8 @@ def add_runs(
     ) -> Response:
         """Request a run of a workflow. Requests while a run is under way become one run after
         it."""
-        note_edit(http, f"run {body.workflow or ''}".strip())
+        limits = f"max_cost={body.max_cost} allow_deletes={body.allow_deletes}"
+        note_edit(http, " ".join(["run", *filter(None, [body.workflow]), limits]))
 
         def look(access: Access) -> dict[str, Any]:
             asked = [body.model_dump_json()]
@@ -174,7 +188,7 @@ def _request(access: Access, body: RunAsked) -> RequestedRun:
     given = [one for one in (body.max_cost, limits.cost_per_run) if one is not None]
     ceilings = Ceilings(min(given, default=None), limits.cost_per_day, access.run_cost_per_day)
     return RequestedRuns.of(project.root).add(
-        name, access.turns_key, _asks_paid_models(project, name), ceilings, body.allow_deletes
+        name, access.asker.name, _asks_paid_models(project, name), ceilings, body.allow_deletes
     )
 
 

@@ -1,5 +1,6 @@
 """Runs that are requested: merged while they wait, and limited in cost by run, key and day."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ class Reported(Runs):
     """Runs with one report, of a run that cost something."""
 
     def report(self, run_id: str) -> dict[str, Any] | None:
-        return {"totals": {"cost": 3.0}} if run_id == "done" else None
+        return {"totals": {"cost": 3.0}, "workflow": "index"} if "done" in run_id else None
+
+    def all_ids(self) -> list[str]:
+        return ["99990101T000000.000000-done"] if self.folder.exists() else []
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ def test_requests_while_one_waits_are_one_run_with_the_higher_ceiling(requested:
     assert second.id == first.id
     assert (second.keys, second.max_cost, second.allow_deletes) == (("a", "b"), 2.0, True)
     assert [one.id for one in requested.waiting()] == [first.id, other.id]
-    assert other.options == []
+    assert other.options == ["--max-cost", "0.000000"]
     assert second.options == ["--max-cost", "2.000000", "--allow-deletes"]
 
 
@@ -48,12 +52,50 @@ def test_a_request_after_a_run_was_taken_is_a_run_of_its_own(requested: Requeste
 
 
 def test_a_run_that_was_taken_and_never_began_waits_again(requested: RequestedRuns):
-    first = requested.add("index", "a", False, Ceilings())
+    first = requested.add("index", "a", False, Ceilings(), allow_deletes=True)
     requested.take()
     assert requested.waiting() == []
+    assert requested.waits()
+    requested.settle()
     again = requested.take()
     assert again is not None
-    assert again.id == first.id
+    assert (again.id, again.allow_deletes) == (first.id, False)
+
+
+def test_a_run_whose_process_is_going_or_has_begun_one_is_not_begun_again(
+    requested: RequestedRuns,
+):
+    first = requested.add("index", "a", False, Ceilings())
+    taken = requested.take()
+    assert taken is not None
+    requested.put(replace(taken, pid=os.getpid()))
+    requested.settle()
+    assert requested.take() is None
+    requested.runs.folder.mkdir()
+    requested.settle()
+    found = requested.find(first.id)
+    assert found is not None
+    assert (found.state, found.run) == (BEGUN, "99990101T000000.000000-done")
+
+
+def test_a_run_counts_on_the_day_on_which_it_begins(requested: RequestedRuns):
+    first = requested.add("index", "a", True, Ceilings(per_run=4.0))
+    requested.put(replace(first, day="20000101"))
+    assert requested.spent_today() == 0.0
+    assert requested.take() is not None
+    assert requested.spent_today() == 4.0
+
+
+def test_a_request_that_a_permitted_run_serves_needs_nothing_of_the_day(requested: RequestedRuns):
+    requested.add("index", "a", True, Ceilings(per_run=4.0))
+    merged = requested.add("index", "b", True, Ceilings(per_run=1.0, of_key=0.0))
+    assert (merged.keys, merged.max_cost) == (("a", "b"), 4.0)
+
+
+def test_leave_to_delete_ends_with_the_server_that_gave_it(requested: RequestedRuns):
+    requested.add("index", "a", False, Ceilings(), allow_deletes=True)
+    requested.refuse_deletes()
+    assert [one.allow_deletes for one in requested.waiting()] == [False]
 
 
 def test_a_run_that_may_spend_needs_a_ceiling(requested: RequestedRuns):

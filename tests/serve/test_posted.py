@@ -13,12 +13,15 @@ from pipeline.errors import SettingsError
 from pipeline.runs.audit import AuditLog
 from pipeline.runs.reports import Runs
 from pipeline.runs.requested import RequestedRuns
+from pipeline.serve.new_runs import Starter
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import Serving, serving, wait_until
 
-WRITE, READ, EDIT = "write-key", "read-key", "edit-key"
+WRITE, READ, EDIT, FRONT = "write-key", "read-key", "edit-key", "front-key"
 SETTINGS = [
-    f"serve.keys.writer={{key: {WRITE}, writer: true}}", f"serve.keys.reader={{key: {READ}}}",
+    f"serve.keys.writer={{key: {WRITE}, writer: true}}",
+    f"serve.keys.front={{key: {FRONT}, writer: true, acts_for_users: true}}",
+    f"serve.keys.reader={{key: {READ}}}",
     f"serve.keys.editor={{key: {EDIT}, editor: true}}",
     "serve.documents={max_request_mb: 2, max_documents: 5, max_total_mb: 1}",
     "serve.audit={enabled: true, texts: text}", "serve.max_body_kb=16",
@@ -80,10 +83,15 @@ def test_only_a_writer_reads_and_changes_documents(served: Serving, key: str):
         assert answer.status_code == (403 if key else 401), (method, path)
 
 
-def test_nothing_is_written_where_settings_are_read_only(folder: ProjectFolder):
+def test_nothing_is_written_where_settings_are_read_only(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
+    started: list[Starter] = []
+    monkeypatch.setattr(Starter, "start", started.append)
     with folder.open(*SETTINGS) as project, serving(project, ready=False) as served:
         refused = post(served, {"text": TEXT})
         assert (refused.status_code, "serve.read_only" in said(refused)) == (403, True)
+    assert started == []
     assert not (folder.root / "data" / "input" / "posted").exists()
 
 
@@ -130,6 +138,7 @@ def test_documents_from_the_answer_202_to_the_answer_that_cites_them(
     assert ("/v1/documents", 202, "add quay.md") in texts
     assert ("/v1/documents/mole.txt", 202, "delete mole.txt") in texts
     assert ("/v1/documents", 403, None) in texts
+    assert ("/v1/runs", 202, "run max_cost=None allow_deletes=False") in texts
     assert not [one for one in lines if one["kind"] != "edit"]
 
 
@@ -187,7 +196,12 @@ def test_runs_requested_while_one_is_going_become_one_after_it(
     served: Serving, folder: ProjectFolder
 ):
     with Runs.of(folder.root).alone():
-        asked = [ask(served, "POST", "/v1/runs", json={}).json() for _ in range(3)]
+        # Users that a front end names count as its key, for it could make them up.
+        user = {"X-Forwarded-User": "somebody"}
+        asked = [
+            ask(served, "POST", "/v1/runs", FRONT, json={}, headers=user).json() for _ in range(3)
+        ]
+        assert RequestedRuns.of(folder.root).waiting()[0].keys == ("front",)
         # Long enough for the thread to have tried.
         time.sleep(1)
         assert {one["state"] for one in asked} == {"waiting"}

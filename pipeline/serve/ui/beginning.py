@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from tempfile import TemporaryFile
 from threading import Thread
 from typing import IO
@@ -70,9 +71,14 @@ def route_new_runs(ui: Ui) -> APIRouter:
     return routes
 
 
-def begin(project: Project, *command: str, patience: float = PATIENCE) -> str:
+def begin(
+    project: Project,
+    *command: str,
+    patience: float = PATIENCE,
+    when_started: Callable[[int], object] = lambda pid: None,
+) -> str:
     """Begin a run by the command, and return its id; "" if it has not begun after ``patience``
-    seconds.
+    seconds. ``when_started`` gets the number of the command's process.
 
     The run goes on if this process ends. The project's lock makes it the only one: of two that are
     begun at once, the second is refused by it.
@@ -92,6 +98,7 @@ def begin(project: Project, *command: str, patience: float = PATIENCE) -> str:
         )
         # Without a wait the ended process would stay in the list of processes.
         Thread(target=process.wait, daemon=True).start()
+        when_started(process.pid)
         until = time.monotonic() + patience
         while time.monotonic() < until:
             code = process.poll()
