@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
+from pipeline.contract.conditions import OF_PEOPLE
 from pipeline.text.ids import clean_name, digest, document_id, match_key
 
 LONGEST_DESCRIPTION = 1500
@@ -218,7 +219,7 @@ class AddStatement(Statement, Scoped):
     @property
     def own_source(self) -> str:
         """The source of the document that the statement is, if it names none."""
-        return f"corrections.jsonl#{self.id}"
+        return f"{OF_PEOPLE}{self.id}"
 
     @property
     def document_id(self) -> str:

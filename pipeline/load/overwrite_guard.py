@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipeline.errors import UsageError
 from pipeline.load.projection import EXTRAS
 from pipeline.stores.base import Live, VectorProbe
-from pipeline.text.ids import digest
+from pipeline.text.headers import header_key
 
 if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
@@ -75,8 +75,7 @@ def probe_of(embeddings: pd.DataFrame) -> VectorProbe | None:
     header = embeddings["header"].iloc[0]
     first = embeddings["vector"].iloc[0]
     normalised = bool(abs(np.linalg.norm(first) - 1) < NORM_TOLERANCE)
-    header_key = digest(header) if header else ""
-    return VectorProbe(embeddings["id"].iloc[0], first.tolist(), normalised, header_key)
+    return VectorProbe(embeddings["id"].iloc[0], first.tolist(), normalised, header_key(header))
 
 
 def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """Read an ontology in RDF or OWL: its classes, properties, domains, ranges and labels (rdflib)."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ JSON_LD = ".jsonld"
 RDF_XML = frozenset((".rdf", ".owl", ".xml"))
 LONGEST_ADDRESS = 200
 """Characters of an address that a message shows."""
+_NESTED = re.compile(r"[&%](?!amp;|lt;|gt;|quot;|apos;|#)\w")
+"""A reference to another entity; those to single characters expand to nothing longer."""
 _NUMBERS = frozenset(
     ("integer", "int", "long", "short", "decimal", "float", "double", "nonNegativeInteger",
      "positiveInteger")
@@ -67,7 +70,7 @@ def _refuse_nested_entities(path: Path) -> None:
     """
 
     def check(name: str, _is_parameter: bool, value: str | None, *_rest: Any) -> None:
-        if "&" in (value or ""):
+        if _NESTED.search(value or ""):
             raise SettingsError(
                 f"{path}: the entity {name[:LONGEST_ADDRESS]!r} refers to another one; write its"
                 " value out in its declaration"

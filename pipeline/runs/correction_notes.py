@@ -77,10 +77,16 @@ def _note_own_documents(workflow: Workflow, statements: Iterable[Decision]) -> I
     if not count:
         return
     added = f"{counted(count, 'added statement')} without a document"
-    if find_step(workflow, READ_TABLE) is None:
+    if not reads_own_statements(workflow):
         yield f"{added}: workflow '{workflow.name}' reads no tables; name a document for each"
     else:
         yield f"{added}: 'graphmill run {workflow.name}' reads them, for each becomes a document"
+
+
+def reads_own_statements(workflow: Workflow) -> bool:
+    """Check that a step of the workflow makes documents of added statements."""
+    reading = find_step(workflow, READ_TABLE)
+    return reading is not None and bool(getattr(reading.params, "corrections", ""))
 
 
 def note_effect(workflow: Workflow, decision: Decision, records: int | None) -> Iterator[str]:

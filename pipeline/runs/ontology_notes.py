@@ -33,12 +33,14 @@ def note_ontology(
     """
     conform, check = find_step(workflow, CONFORM), find_step(workflow, CHECK)
     if conform is not None:
-        yield from _note_types(conform, tables, store)
+        yield from _note_types(workflow.name, conform, tables, store)
     if check is not None:
-        yield from _note_untyped(check, tables)
+        yield from _note_untyped(workflow.name, check, tables)
 
 
-def _note_types(conform: Step, tables: Mapping[str, Snapshot], store: TableStore) -> Iterator[str]:
+def _note_types(
+    workflow: str, conform: Step, tables: Mapping[str, Snapshot], store: TableStore
+) -> Iterator[str]:
     """Yield a note if most records of entities have a type outside the ontology."""
     params = conform.params
     assert isinstance(params, ConformParams)
@@ -54,12 +56,12 @@ def _note_types(conform: Step, tables: Mapping[str, Snapshot], store: TableStore
     more = f" and {len(outside) - SHOWN:,} more" if len(outside) > SHOWN else ""
     yield (
         f"{FILE}: {outside.sum():,} of {types.sum():,} records of entities are left out, for it has"
-        f" no type {shown}{more}; add types or synonyms, or set otherwise: keep, and run again:"
-        " that asks no model"
+        f" no type {shown}{more}; add types or synonyms, or set otherwise: keep, and run again. No"
+        f" text is read again; 'graphmill plan {workflow}' says what summaries and vectors cost"
     )
 
 
-def _note_untyped(check: Step, tables: Mapping[str, Snapshot]) -> Iterator[str]:
+def _note_untyped(workflow: str, check: Step, tables: Mapping[str, Snapshot]) -> Iterator[str]:
     """Yield a note if most merged entities are left out because they have no type."""
     before = tables.get(check.inputs["unchecked_entities"])
     after = tables.get(check.outputs["merged_entities"])
@@ -69,7 +71,8 @@ def _note_untyped(check: Step, tables: Mapping[str, Snapshot]) -> Iterator[str]:
     if gone > before.rows * LARGE_SHARE:
         yield (
             f"{FILE}: {gone:,} of {before.rows:,} entities are left out, for no text gives them a"
-            " type; set otherwise.entity_types: other, and run again: that asks no model"
+            " type; set otherwise.entity_types: other, and run again. No text is read again;"
+            f" 'graphmill plan {workflow}' says what summaries and vectors cost"
         )
 
 

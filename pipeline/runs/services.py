@@ -232,6 +232,8 @@ class Services:
 
         They do as well if the last run had files: then the run tells that they are gone.
         """
+        from pipeline.corrections.file import FILE as CORRECTIONS
+        from pipeline.corrections.own_documents import has_own_statements
         from pipeline.documents.own_tables.columns import FOLDER
         from pipeline.engine.workflow import INPUT_DOCUMENTS
         from pipeline.runs.input_steps import has_files, reads_lightrag
@@ -244,6 +246,7 @@ class Services:
             has_more
             or has_files(self.input_folder)
             or has_tables((self.tables_root or self.root) / FOLDER)
+            or has_own_statements(self.root / CORRECTIONS)
         ):
             return True
         last = self.snapshots.manifest(workflow.name).tables.get(INPUT_DOCUMENTS)

@@ -42,7 +42,7 @@ def with_tables(workflow: Workflow, root: Path, corrections: Path) -> Workflow:
     names_it = any(step.verb.name == READ_TABLE for step in workflow.steps)
     records = {step.inputs[EXTRACTIONS] for step in workflow.steps if step.verb.name == MERGE}
     written = {table for step in workflow.steps for table in step.outputs.values()}
-    fits = len(records) == 1 and {DOCUMENTS, TEXT_UNITS} <= written
+    fits = len(records) == 1 and {DOCUMENTS, TEXT_UNITS} <= written and not _imports(workflow)
     has_rows = has_tables(root / FOLDER) or has_own_statements(corrections)
     if names_it or not fits or not has_rows:
         return workflow
@@ -83,6 +83,12 @@ def has_tables(folder: Path) -> bool:
     return any(path.is_file() for path in others)
 
 
+def _imports(workflow: Workflow) -> bool:
+    """Check that one step writes both documents and text units, as that of another index does."""
+    both = {DOCUMENTS, TEXT_UNITS}
+    return any(both <= set(step.outputs.values()) for step in workflow.steps)
+
+
 def _asking_of_texts(workflow: Workflow, extracted: str) -> Collection[str]:
     """Return the ids of the steps that are to see no row of a table.
 
@@ -110,7 +116,9 @@ def _documents_with_rows(loader: Step, root: Path, corrections: Path) -> Iterato
     """Yield the step that writes the documents, and those that add the rows of tables."""
     yield replace(loader, outputs=_renamed(loader.outputs, DOCUMENTS, FILE_DOCUMENTS))
     read = REGISTRY.verbs[READ_TABLE]
-    params = TableParams(root=str(root), corrections=str(corrections))
+    params = TableParams(
+        root=str(root), corrections=str(corrections), files=has_tables(root / FOLDER)
+    )
     yield Step(READ_TABLE, read, params, {}, {DOCUMENTS: TABLE_DOCUMENTS, REJECTS: REJECTS})
     add = REGISTRY.verbs[ADD]
     inputs = {DOCUMENTS: FILE_DOCUMENTS, TABLE_DOCUMENTS: TABLE_DOCUMENTS}

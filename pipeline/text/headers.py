@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.text.ids import digest
+
 MEAN_OF_TOKENS = "builtin"
 """The provider of a model whose vector of a text is the mean of the vectors of its tokens."""
 HEADERS, TEXTS = 3, 2
@@ -28,3 +30,11 @@ def text_to_embed(header: str, text: str, identity: Mapping[str, Any]) -> str:
     if header and identity.get("provider") == MEAN_OF_TOKENS:
         return "\n\n".join([header] * HEADERS + [text] * TEXTS)
     return text_with_header(header, text)
+
+
+def header_key(header: str) -> str:
+    """Return a digest of a header and of how ``text_to_embed`` joins it, "" without a header.
+
+    Two vectors of a text say something about their models only if this is equal.
+    """
+    return digest(header, f"{HEADERS}:{TEXTS}") if header else ""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.contract.conditions import DATE, OWN, holds, operators, refuse_properties
+from pipeline.contract.conditions import DATE, OF_PEOPLE, OWN, holds, operators, refuse_properties
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
 from pipeline.documents.metadata import fields_of
@@ -36,9 +36,13 @@ class FilterParams(Params):
     row_of={"documents": "id"},
 )
 def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFrame:
-    """Return the documents that satisfy ``where``, unchanged. Documents left out are no rejects."""
+    """Return the documents that satisfy ``where``, unchanged. Documents left out are no rejects.
+
+    A statement that a person has added without a document is left out (OF_PEOPLE).
+    """
     own_columns = documents[list(OWN)].to_dict("records")
     rows = zip(fields_of(documents), own_columns, documents[DATE], strict=True)
     # A column goes before a metadata key of the same name.
     fits = [holds(params.where, metadata | columns, date) for metadata, columns, date in rows]
-    return documents[np.array(fits, dtype=bool)]
+    is_of_people = documents["source"].str.startswith(OF_PEOPLE).to_numpy(dtype=bool)
+    return documents[np.array(fits, dtype=bool) & ~is_of_people]

@@ -17,7 +17,7 @@ from pipeline.corrections.file import FILE as CORRECTIONS
 from pipeline.corrections.file import Line
 from pipeline.corrections.own_documents import read_own_statements
 from pipeline.documents.files import list_files
-from pipeline.documents.listing import InputFile, Listing
+from pipeline.documents.listing import InputFile, Listing, one_line
 from pipeline.documents.metadata import as_json, content_hash
 from pipeline.documents.own_tables.columns import (
     AS_NAMED,
@@ -33,6 +33,8 @@ from pipeline.text.ids import clean, digest, document_id
 
 IN_A_FILE = "#:"
 """The characters that separate the name of a file from a row or a line of it."""
+LONGEST_AUTHOR = 100
+"""Characters of a person's name in the title of a statement that the person has added."""
 NO_TABLE = frozenset({"unsupported", "empty", "outside", "lock_file"})
 """Reasons why a file is no table. What it said before is kept."""
 ROWS_AT_ONCE = 20_000
@@ -44,40 +46,49 @@ have other names, or the wrong values."""
 
 class TableParams(Params):
     """``path`` is the folder with the tables; a relative path starts at ``root``, the project's
-    folder. ``corrections`` is the file whose added statements without a document are rows too; by
-    default it is the one in ``root``."""
+    folder. ``corrections`` is a file whose added statements without a document are rows too, if it
+    is named. ``files`` is false where such statements are all there is to read."""
 
     path: str = FOLDER
-    # Not part of the fingerprint: a project may move to another folder.
+    # Not part of the fingerprint: a project may move, and the digest has the rest.
     root: str = Field(default=".", exclude=True)
     corrections: str = Field(default="", exclude=True)
+    files: bool = Field(default=True, exclude=True)
     _listing: Listing | None = PrivateAttr(default=None)
+    _statements: tuple[Line, ...] | None = PrivateAttr(default=None)
 
     @property
     def folder(self) -> Path:
         return Path(self.root) / self.path
 
     def following(self, last: Mapping[str, str]) -> Self:
-        """Return params with the files as they are now."""
+        """Return params with the files and the statements as they are now."""
         found = self.model_copy()
         found._listing = self._list_tables()
+        found._statements = self._read_statements()
         return found
 
     @property
     def listing(self) -> Listing:
         """The files as they were listed last, or as they are now if they were not listed."""
-        return self._listing or self._list_tables()
-
-    def _list_tables(self) -> Listing:
-        """Return the files of the folder. Raises SettingsError if there is nothing to read."""
-        if not self.folder.exists() and self.statements:
-            return Listing(())
-        return list_files(str(self.folder), "**/*")
+        return self._list_tables() if self._listing is None else self._listing
 
     @property
-    def statements(self) -> list[Line]:
-        """The lines of corrections.jsonl that are rows: statements without a document."""
-        return read_own_statements(Path(self.corrections or Path(self.root) / CORRECTIONS))
+    def statements(self) -> tuple[Line, ...]:
+        """The lines of corrections.jsonl that are rows, as they were listed last, or as they are
+        now."""
+        return self._read_statements() if self._statements is None else self._statements
+
+    def read_columns(self) -> Mapping[str, TableColumns]:
+        """Return the columns that tables.yaml names. Raises SettingsError for a mistake."""
+        return read_columns(self.folder) if self.files else {}
+
+    def _list_tables(self) -> Listing:
+        """Return the files of the folder. Raises SettingsError if there is no such folder."""
+        return list_files(str(self.folder), "**/*") if self.files else Listing(())
+
+    def _read_statements(self) -> tuple[Line, ...]:
+        return tuple(read_own_statements(Path(self.corrections))) if self.corrections else ()
 
     @property
     def statements_digest(self) -> str:
@@ -157,7 +168,7 @@ def read_table(params: TableParams = TableParams()) -> tuple[pd.DataFrame, pd.Da
 
 def find_tables(params: TableParams) -> pd.DataFrame:
     """Return TABLE_FILES. If a row changes, the documents of this file change, and no others."""
-    columns = read_columns(params.folder)
+    columns = params.read_columns()
     listing = params.listing
     rows: list[Any] = []
     for file, content in zip(listing.files, listing.contents, strict=True):
@@ -172,7 +183,7 @@ def find_tables(params: TableParams) -> pd.DataFrame:
 
 def read_tables(files: pd.DataFrame, params: TableParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read these files (TABLE_FILES); return DOCUMENTS and REJECTS."""
-    columns = read_columns(params.folder)
+    columns = params.read_columns()
     wanted = set(files["name"])
     frames: list[pd.DataFrame] = []
     rejects: list[dict[str, str]] = []
@@ -316,10 +327,11 @@ def _statement_row(line: Line) -> dict[str, Any]:
         description=said.description,
     )
     text = row.sentence()
-    author = f", by {said.by}" if said.by else ""
+    author = f", by {one_line(said.by)[:LONGEST_AUTHOR]}" if said.by else ""
     return {
         "id": said.document_id,
-        "title": f"correction {said.id}{author}",
+        # As with a row, the sign # keeps such a title out of headers: it says nothing of the text.
+        "title": f"correction #{said.id}{author}",
         "text": text,
         "source": said.own_source,
         "metadata": as_json({"correction": said.id}),

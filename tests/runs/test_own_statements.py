@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.project import Project
+from pipeline.verbs.filter_documents import FilterParams, filter_documents
 from tests.projects import NO_STORE, ProjectFolder, new_project, write_yaml
 
 DOCUMENTS = {
@@ -47,7 +48,7 @@ def test_a_run_makes_a_document_of_it_that_cites_it_and_an_undo_takes_it_out(fol
         assert report.exit_code == 0
         assert not [note for note in report.notes if "correction" in note]
         id = added.effect.decision.id
-        assert added_titles(project) == [f"correction {id}, by ann"]
+        assert added_titles(project) == [f"correction #{id}, by ann"]
         (found,) = surveyed(project)
         assert found == ["Mira Vale", "Lone Rock", ADDED["description"]]
         units = project.table("text_units", "fast")
@@ -120,6 +121,34 @@ def test_corrections_that_are_applied_at_once_leave_it_to_the_next_run(
         assert not surveyed(project)
         project.index("fast")
         assert not added_titles(project)
+
+
+def test_no_condition_chooses_its_document(tmp_path: Path, postgres_url: str):
+    folder = new_project(tmp_path / "p", postgres_url, DOCUMENTS)
+    with folder.open() as project:
+        project.add_correction(ADDED, "fast")
+        assert project.run("fast").exit_code == 0
+        documents = project.table("documents", "fast")
+        others = {"team": {"!=": "harbour"}}
+        chosen = filter_documents(documents, FilterParams(where=others))
+        assert set(chosen["source"]) == set(DOCUMENTS)
+        question = "Who surveyed Lone Rock?"
+        titled = {"title": {"exists": True}}
+        for where, number in ((None, 3), (others, 2), (titled, 2)):
+            found = project.query_data(question, mode="naive", where=where)
+            texts = [unit["content"] for unit in found["chunks"]]
+            assert len(texts) == number
+            assert any("SURVEYED" in text for text in texts) == (number == 3)
+
+
+def test_a_folder_that_holds_no_tables_of_the_project_is_not_read(folder: ProjectFolder):
+    (folder.root / "tables").mkdir()
+    (folder.root / "tables" / "facts.csv").write_text("source,target\nA,B\n", encoding="utf-8")
+    with folder.open() as project:
+        project.add_correction(ADDED, "fast")
+        project.index("fast")
+        assert len(project.table("documents", "fast")) == len(DOCUMENTS) + 1
+        assert len(added_titles(project)) == 1
 
 
 def test_its_document_is_purged_after_an_undo(tmp_path: Path, postgres_url: str):

@@ -8,15 +8,16 @@ module is one object under both names.
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipeline import *  # noqa: F403
+    from pipeline import __version__ as __version__
 
 OURS = "pipeline"
 
@@ -38,6 +39,13 @@ class BothNames(MetaPathFinder, Loader):
         module = import_module(OURS + spec.name.removeprefix(__name__))
         self._specs[spec.name] = module.__spec__
         return module
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of the module below ``pipeline``, for ``python -m graphmill``."""
+        name = OURS + fullname.removeprefix(__name__)
+        spec = find_spec(name)
+        loader = spec.loader if spec else None
+        return loader.get_code(name) if isinstance(loader, InspectLoader) else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Give the module its own spec back, which the import system has replaced."""

@@ -36,6 +36,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from pipeline.contract.conditions import (
     DATE,
     NEGATED,
+    OF_PEOPLE,
     OWN,
     Comparison,
     Conditions,
@@ -165,6 +166,9 @@ def _bytes_of(key: bytes, few: tuple[str, ...] | None) -> int:
 def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:
     """Return the tests that a row of documents satisfies all of the conditions."""
     tests: list[Test] = []
+    if any(within):
+        source = func.coalesce(rows.c.source, "")
+        tests.append(~source.startswith(OF_PEOPLE, autoescape=True))
     for conditions in within:
         tests += [_satisfies(rows, field, condition) for field, condition in conditions.items()]
     return tests

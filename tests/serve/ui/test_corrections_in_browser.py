@@ -225,7 +225,7 @@ def test_an_editor_splits_a_name_by_document_and_adds_a_statement(look: Look, op
     form.get_by_role("button", name="Rename").click()
     expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
     form.get_by_label("Only where the text says").fill("")
-    form.get_by_label("Add a statement about it and").fill("Lone Rock")
+    form.get_by_label("its target is").fill("Lone Rock")
     form.get_by_label("Its type").fill("SURVEYED")
     form.get_by_label("What is stated").fill("Mira Vale surveyed Lone Rock.")
     form.get_by_role("button", name="Add the statement").click()
