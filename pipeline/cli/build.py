@@ -154,7 +154,7 @@ def convert(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Convert PDF, DOCX, HTML, ... without a run and without a model. A plan is exact then."""
+    """Convert files such as PDF without a run and without a model. A plan is exact then."""
     with open_project(context, folder, overrides, as_json) as project:
         report = project.convert(name)
     if as_json:

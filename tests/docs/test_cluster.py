@@ -154,7 +154,7 @@ def test_the_image_of_compose_is_made_of_all_that_the_wheel_is_made_of():
         "pyproject.toml",
         "README.md",
         "LICENSE",
-        *wheel["packages"],
+        *wheel["only-include"],
         *wheel["force-include"],
     }
     assert all((ROOT / source).exists() for source in sources)
