@@ -16,6 +16,11 @@ from pipeline.documents.records import Fault, read_json
 PEOPLE = "users.json"
 """The file at the root of an export of Slack with the names of people."""
 _CHANNELS = "channels.json"
+_LISTS = frozenset({
+    PEOPLE, _CHANNELS, "groups.json", "dms.json", "mpims.json", "integration_logs.json",
+    "canvases.json",
+})  # fmt: skip
+"""The files at the root of an export that have no messages."""
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
 LIST_OF_EXPORT = Fault(
     "unsupported", "a list of the Slack export, read for names at most; nothing to do"
@@ -125,23 +130,30 @@ def _object(value: object) -> Mapping[str, Any]:
 def slack_exports(names: Iterable[str]) -> frozenset[str]:
     """Return the folders of exports of Slack among these files, "" for the input folder.
 
-    Such a folder has the lists of people and of channels.
+    Such a folder has the lists of people and of channels, and a day of a channel.
     """
     known = set(names)
-    roots = [name[: -len(PEOPLE)] for name in known if name.endswith(PEOPLE)]
-    return frozenset(root.rstrip("/") for root in roots if f"{root}{_CHANNELS}" in known)
+    folders_of_lists: dict[str, set[str]] = {PEOPLE: set(), _CHANNELS: set()}
+    roots_of_days: set[str] = set()
+    for name in known:
+        folder, _, last = name.rpartition("/")
+        if last in folders_of_lists:
+            folders_of_lists[last].add(folder)
+        elif folder and _DAY.fullmatch(last):
+            roots_of_days.add(folder.rpartition("/")[0])
+    return frozenset(folders_of_lists[PEOPLE] & folders_of_lists[_CHANNELS] & roots_of_days)
 
 
 def slack_place(name: str, exports: frozenset[str]) -> tuple[str, str] | None:
     """Return the export and the channel of a file, or None for a file of no export.
 
-    The channel of a list of the export itself is "".
+    The channel of a list of the export itself is "". Other files beside the lists are of no export.
     """
     path = PurePosixPath(name)
     if path.suffix.lower() != ".json":
         return None
     folder = _folder_of(path)
-    if folder in exports:
+    if folder in exports and path.name in _LISTS:
         return folder, ""
     channel = PurePosixPath(folder)
     root = _folder_of(channel)

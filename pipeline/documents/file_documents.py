@@ -136,7 +136,11 @@ def _converted_document(
     """
     text = clean(found.text)
     if not text.strip() and not found.documents:
-        if found.faults:
+        unparsed = [fault for fault in found.faults if fault.reason == "parse"]
+        if unparsed:
+            message = f"none of its {len(unparsed)} mails can be read: {unparsed[0].message}"
+            yield Fault("parse", message)
+        elif found.faults:
             yield Fault(NO_TEXT, _no_text_message(found.faults))
         else:
             yield Fault("empty", "no text in it; remove it")

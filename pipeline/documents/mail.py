@@ -4,6 +4,8 @@ The text says who wrote to whom and when, and then has the body.
 """
 
 import hashlib
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from email import policy
 from email.message import EmailMessage
@@ -22,8 +24,18 @@ from pipeline.text.ids import clean
 
 SUFFIX = ".eml"
 MAILBOX = ".mbox"
-_FIRST = b"From "
-"""The beginning of a mailbox, and of each line in it above a mail."""
+_SEPARATOR = re.compile(
+    rb"From \S+ .*\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b.*\d{4}\s*"
+)
+"""The line above each mail of a mailbox. Lines of a text may begin with "From ", too."""
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+"""The beginning of a line of a text that a mailbox keeps from looking like a separator."""
+_OF_READERS = re.compile(
+    rb"^(?:Status|X-Status|X-Keywords|X-Mozilla-[^:\s]*):.*\n(?:[ \t].*\n)*",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""Headers that a program changes in its mailbox when a mail is read or marked."""
+_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
 _DIGITS = 16
 _MOST_SAID = 200
 ATTACHMENT = "attachment"
@@ -65,42 +77,61 @@ def convert_mailbox(path: Path) -> Conversion:
     A mail that cannot be read, or stands there twice, is a fault of its own. Raises ValueError for
     a file that is no mailbox, and ImportError as `convert_mail` does.
     """
-    import mailbox
-
-    with path.open("rb") as file:
-        if file.read(len(_FIRST)) != _FIRST:
-            raise ValueError("no mailbox: its first line does not begin with 'From '")
-    box = mailbox.mbox(path, create=False)
     documents: dict[str, PartDocument] = {}
     faults: list[PartFault] = []
     parser = BytesParser(policy=policy.default)
-    try:
-        for line, place in enumerate(box.iterkeys(), start=1):
-            content = box.get_bytes(place)
-            try:
-                mail = parser.parsebytes(content)
-                found = _mail_in_box(mail, content, line)
-                faults += [replace(fault, line=line) for fault in _faults(mail)]
-            except ImportError:
+    for line, content in enumerate(_mails_of(path), start=1):
+        try:
+            mail = parser.parsebytes(content)
+            found = _mail_in_box(mail, content, line)
+            faults += [replace(fault, line=line) for fault in _faults(mail)]
+        except ImportError:
+            raise
+        except Exception as error:
+            if isinstance(error, MemoryError):
                 raise
-            except Exception as error:
-                if isinstance(error, MemoryError):
-                    raise
-                fact = f"a mail that cannot be read ({in_words(error)[:_MOST_SAID]})"
-                faults.append(PartFault("parse", f"{fact}; mend it or take it out", line=line))
-                continue
-            before = documents.setdefault(found.key, found)
-            if before is not found:
-                faults.append(_fault_of_second(found, before))
-    finally:
-        box.close()
+            fact = f"a mail that cannot be read ({in_words(error)[:_MOST_SAID]})"
+            faults.append(PartFault("parse", f"{fact}; mend it or take it out", line=line))
+            continue
+        before = documents.setdefault(found.key, found)
+        if before is not found:
+            faults.append(_fault_of_second(found, before))
     return Conversion("", mail_converter(), faults=tuple(faults), documents=(*documents.values(),))
 
 
+def _mails_of(path: Path) -> Iterator[bytes]:
+    """Yield the mails of a mailbox. Raises ValueError for a file that is none.
+
+    The library's reader is not used: it begins a mail at each line with "From ".
+    """
+    with path.open("rb") as file:
+        if not _SEPARATOR.fullmatch(file.readline()):
+            raise ValueError("no mailbox: its first line is none such as 'From m Fri May  3 2024'")
+        lines: list[bytes] = []
+        for line in file:
+            if _SEPARATOR.fullmatch(line):
+                yield _unquoted(lines)
+                lines = []
+            else:
+                lines.append(line)
+        yield _unquoted(lines)
+
+
+def _unquoted(lines: Sequence[bytes]) -> bytes:
+    """Return a mail as it was before it came into the mailbox, without empty lines at its end."""
+    return _QUOTED.sub(rb"\1", b"".join(lines).rstrip(b"\r\n") + b"\n")
+
+
 def _mail_in_box(mail: EmailMessage, content: bytes, line: int) -> PartDocument:
-    """Return the document of a mail in a mailbox."""
+    """Return the document of a mail in a mailbox; raises ValueError if it has no headers."""
+    if not mail.keys():
+        raise ValueError("no headers")
     id = _header(mail, "Message-ID").strip("<> ")
-    key = id or hashlib.sha256(content).hexdigest()[:_DIGITS]
+    end = _END_OF_HEADERS.search(content)
+    headers = content[: end.start() + 1] if end else content
+    identity = _OF_READERS.sub(b"", headers.replace(b"\r", b"") + b"\n")
+    identity += content[end.end() :] if end else b""
+    key = id or hashlib.sha256(identity).hexdigest()[:_DIGITS]
     return PartDocument(
         key, line, _text_of(mail), _header(mail, "Subject"), _metadata_of(mail), _sent_on(mail)
     )

@@ -167,16 +167,22 @@ def _contents_of(listing: Listing) -> list[str]:
     """Return the hash of each file's content, or "" if it is unknown.
 
     That of a day of a Slack export is also over the list of people, whose names stand in its text.
+    That of a list of an export is another than that of the same file outside of exports.
     """
     contents = [content or "" for content in listing.contents]
     if not listing.exports:
         return contents
     content_of_name = dict(zip((file.name for file in listing.files), contents, strict=True))
     for number, file in enumerate(listing.files):
-        export, channel = slack_place(file.name, listing.exports) or ("", "")
+        place = slack_place(file.name, listing.exports)
+        if place is None:
+            continue
+        export, channel = place
         if channel:
             people = content_of_name[name_below(export, PEOPLE)]
             contents[number] = digest(contents[number], people)
+        elif contents[number]:
+            contents[number] = digest(contents[number], "list of an export")
     return contents
 
 

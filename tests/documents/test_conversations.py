@@ -133,11 +133,40 @@ def test_an_export_is_known_by_its_lists_in_a_folder_or_an_archive(tmp_path: Pat
         "folder/light/2024-05-03.json", "folder/light/2024-05-04.json",
         "slack.zip/light/2024-05-03.json", "slack.zip/light/2024-05-04.json",
     ]  # fmt: skip
-    exports = slack_exports(["x/users.json", "x/channels.json", "users.json"])
+    day = "x/light/2024-05-03.json"
+    exports = slack_exports(["x/users.json", "x/channels.json", "users.json", day])
     assert exports == {"x"}
     assert slack_place("x/light/2024-05-03.json", exports) == ("x", "light")
     for other in ("light/2024-05-03.json", "x/light/list.json", "x/a/b/2024-05-03.json"):
         assert slack_place(other, exports) is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("users.json", "channels.json"),
+        ("users.json", "channels.json", "2024-05-03.json"),
+        ("x/myusers.json", "x/mychannels.json", "x/light/2024-05-03.json"),
+        ("myusers.json", "mychannels.json", "light/2024-05-03.json"),
+    ],
+)
+def test_files_that_are_named_like_lists_alone_are_no_export(names: tuple[str, ...]):
+    assert slack_exports(names) == frozenset()
+
+
+def test_only_the_lists_of_an_export_are_not_read_as_records(tmp_path: Path):
+    rows = [{"id": "r1", "text": "A list of lenses."}]
+    write(tmp_path, {"users.json": rows, "channels.json": rows, "lenses.json": rows})
+    documents, reasons = read(tmp_path)
+    assert (len(documents), reasons) == (3, {})
+    params = LoadParams(path=str(tmp_path))
+    before = find_files(params).set_index("name")["content"]
+    write(tmp_path, {"light/2024-05-03.json": DAY})
+    documents, reasons = read(tmp_path)
+    assert set(documents["source"]) == {"lenses.json#r1", "light/2024-05-03.json"}
+    assert reasons == {"users.json": "unsupported", "channels.json": "unsupported"}
+    after = find_files(params).set_index("name")["content"].drop("light/2024-05-03.json")
+    assert set(after[after != before].index) == {"users.json", "channels.json"}
 
 
 def test_another_name_changes_the_days_and_no_other_file(tmp_path: Path):

@@ -58,6 +58,48 @@ def test_a_bad_mail_costs_itself_alone(tmp_path: Path):
     ]
 
 
+def test_a_line_of_a_text_that_begins_with_from_begins_no_mail(tmp_path: Path):
+    text = "From Quill Point we saw it.\n\nFrom 1871 on it burned.\n"
+    box = box_of(numbered(1, f"{text}>From the tower.\n>>From it."), numbered(2))
+    found, rejects = read(tmp_path, box)
+    assert found["box.mbox#1@example.org"].endswith(f"{text}From the tower.\n>From it.")
+    assert (len(found), rejects) == (2, [])
+
+
+@pytest.mark.parametrize(
+    "separator",
+    [
+        b"From - Tue Apr 29 10:15:00 2024", b"From m@x Mon May 03 10:15:00 +0000 2024",
+        b"From MAILER-DAEMON Fri May  3 10:15:00 2024 +0200\r",
+    ],
+)  # fmt: skip
+def test_a_separator_has_a_day_in_one_of_many_forms(tmp_path: Path, separator: bytes):
+    mails = b"\n".join(separator + b"\n" + numbered(number) for number in (1, 2))
+    assert len(read(tmp_path, mails)[0]) == 2
+
+
+def test_a_piece_without_headers_is_a_reject_and_a_box_of_such_pieces_is_one(tmp_path: Path):
+    bad = b"\nNo headers."
+    found, rejects = read(tmp_path, box_of(numbered(1), bad))
+    assert len(found) == 1
+    assert ("box.mbox:2", "row", "parse") in rejects
+    assert read(tmp_path, box_of(bad, bad)) == ({}, [("box.mbox", "source", "parse")])
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_mail_without_an_id_keeps_its_name_when_it_is_read_or_marked(tmp_path: Path, end: bytes):
+    mail = b"From: m@example.org\nSubject: Lens\n\nStatus: the lens is ready.\n"
+    marks = b"X-Mozilla-Status: 0001\nstatus: RO\nX-Keywords: a,\n b\n"
+    names = {
+        name
+        for head in (b"", marks)
+        for name in read(tmp_path, box_of(head + mail).replace(b"\n", end))[0]
+    }
+    other = read(tmp_path, box_of(mail.replace(b"Status: the", b"Status: a")).replace(b"\n", end))
+    assert len(names) == 1
+    assert names.isdisjoint(other[0])
+
+
 @pytest.mark.parametrize("content", [b"", b"\0\1\2\xff" * 100, b"A letter."])
 def test_a_file_that_is_no_mailbox_is_a_reject(tmp_path: Path, content: bytes):
     found, rejects = read(tmp_path, content)
