@@ -47,7 +47,8 @@ def list_files(
 
     Hidden files and junk of operating systems are left out. A folder that cannot be listed is among
     the files, with its fault; the input folder itself is ".". The same holds for each of
-    ``mounts``, which were mount points in earlier runs, that is an empty folder now. ``kept`` is
+    ``mounts``, which were mount points in earlier runs, that is an empty folder now; "." is the
+    input folder. ``kept`` is
     the folder in which hashes are kept; "" if none are. An archive is replaced by its files of at
     most ``most_mb`` megabytes; 0 leaves archives as they are.
 
@@ -58,14 +59,21 @@ def list_files(
     if not root.is_dir():
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
-    found = list(_Walk(_real_path(folder), PurePath(pattern).parts).files(folder))
+    real_root = _real_path(folder)
+    found = list(_Walk(real_root, PurePath(pattern).parts).files(folder))
+    if ALL in mounts and not found and not os.path.ismount(real_root):
+        found = [InputFile(folder, ALL, _UNMOUNTED)]
     folders = _folders_of(found)
     names = {file.name for file in found}
     failed = {file.name for file in found if file.fault}
     empty = {
-        name for name in mounts if name not in folders | names and _is_plain_folder(root / name)
+        name
+        for name in mounts
+        if name != ALL and name not in folders | names and _is_plain_folder(root / name)
     }
     mounted = {name for name in folders if _is_plain(name) and os.path.ismount(root / name)}
+    if os.path.ismount(real_root):
+        mounted.add(ALL)
     for name in mounts:
         # A mount point may still be there if it, or a folder above it, could not be listed.
         with_parents = {name, *map(str, PurePosixPath(name).parents)}

@@ -85,7 +85,8 @@ class InputFile:
 class Listing:
     """The files found at ``moment`` (seconds since 1970), sorted by name.
 
-    ``mounts`` names folders that are mount points with such files below them. It also names those
+    ``mounts`` names folders that are mount points with such files below them, and the input folder
+    as "." if it is one. It also names those
     that were mount points and are empty now, or could not be listed. ``kept`` is the file in which
     hashes are kept from run to run, if they are.
     """

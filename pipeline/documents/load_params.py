@@ -41,9 +41,9 @@ class LoadParams(Params):
 
     ``file_pattern`` is a glob below ``path``. If ``encoding`` is "", it is detected: UTF-8, UTF-16,
     or else the most likely of all; of equally likely ones the first of ``encodings``. ``mounts``
-    are folders below ``path`` that were mount points in the last run. ``hashes`` is the folder in
-    which hashes of files are kept between runs, "" for none. ``title_order`` has the origins of a
-    document's title, the best first. ``dates_from`` are the origins of a
+    are folders below ``path``, and "." for it, that were mount points in the last run. ``hashes``
+    is the folder in which hashes of files are kept between runs, "" for none. ``title_order`` has
+    the origins of a document's title, the best first. ``dates_from`` are the origins of a
     document's date, the best first, and ``date_fields`` the fields of metadata that may hold it.
     ``day_first`` says whether 03/04/2024 is in April; None takes the year alone. ``columns`` has
     the columns of files of records that match a pattern, in place of those of all files. ``inputs``

@@ -1,5 +1,6 @@
 """Inputs beside the input folder: folders, git repositories and databases, each with its guards."""
 
+import os
 import sqlite3
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -344,6 +345,40 @@ def test_an_object_that_is_gone_meanwhile_is_tried_again(tmp_path: Path, bucket:
     documents, rejects = load_documents(params)
     assert list(documents["source"]) == ["@docs/b.md"]
     assert list(rejects["reason"]) == ["io_error"]
+
+
+@pytest.mark.parametrize("away", ["main", "wiki"])
+def test_an_input_that_is_a_mount_point_is_unmounted_when_it_is_empty(
+    tmp_path: Path, away: str, monkeypatch: pytest.MonkeyPatch
+):
+    write(tmp_path, {"main/share/a.txt": "One.", "wiki/b.txt": "Two."})
+    places = {str(tmp_path / "main"), str(tmp_path / "main/share"), str(tmp_path / "wiki")}
+    mounted = set(places)
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted)
+    wiki = {"name": "wiki", "url": str(tmp_path / "wiki")}
+    first = params_of(tmp_path, wiki).following({})
+    place = tmp_path / away
+    place.rename(tmp_path / "kept")
+    missing = first.following(first.noted()) if away == "wiki" else first
+    place.mkdir()
+    mounted.discard(str(place))
+    mounted.discard(f"{place}/share")
+    again = missing.following(missing.noted())
+    again = again.following(again.noted())
+    _, rejects = load_documents(again)
+    assert list(rejects["row_id"]) == ["." if away == "main" else "@wiki"]
+    assert list(rejects["reason"]) == ["unmounted"]
+    place.rmdir()
+    (tmp_path / "kept").rename(place)
+    mounted |= places
+    assert again.following(again.noted()).mounts == first.mounts
+
+
+def test_an_input_that_was_no_mount_point_and_is_emptied_has_no_files(tmp_path: Path):
+    write(tmp_path, {"main/a.txt": "One.", "wiki/b.txt": "Two."})
+    first = params_of(tmp_path, {"name": "wiki", "url": str(tmp_path / "wiki")}).following({})
+    (tmp_path / "wiki/b.txt").unlink()
+    assert [file.name for file in first.following(first.noted()).listing.files] == ["a.txt"]
 
 
 @pytest.fixture
