@@ -19,19 +19,25 @@ BELOW = ("", "output")
 """The folders that may hold the tables: the given one, or the usual one of a project below it."""
 
 
+_OLD_NAME = "create_final_"
+"""The beginning of the names of files in GraphRAG 0.3 to 1."""
+
+
 @dataclass(frozen=True)
 class _Table:
     """A table of GraphRAG, whose names have changed between its versions.
 
     ``files`` holds the names of its file. ``needed`` and ``more`` map our names of columns to the
     names in the file; only columns in ``more`` may be missing. The newest names come first.
-    An index need not have the table if ``is_optional``.
+    An index need not have the table if ``is_optional``. GraphRAG 0.3 wrote the table without the
+    column ``added_later``; such a table is not read.
     """
 
     files: Sequence[str]
     needed: Mapping[str, Sequence[str]]
     more: Mapping[str, Sequence[str]]
     is_optional: bool = False
+    added_later: str = ""
 
 
 TABLES: Mapping[str, _Table] = {
@@ -88,6 +94,7 @@ TABLES: Mapping[str, _Table] = {
         },
         more={"text_unit_ids": ("text_unit_ids",)},
         is_optional=True,
+        added_later="entity_ids",
     ),
     "community_reports": _Table(
         files=("community_reports", "create_final_community_reports"),
@@ -175,11 +182,7 @@ def _count_rows(path: Path) -> int | None:
 
 
 def _find_files(folder: Path) -> dict[str, Path]:
-    """Map each table to its file. Raises SettingsError if the folder or a needed file is missing.
-
-    An optional table without the needed columns is no table that can be read: those of earlier
-    versions do not name their entities.
-    """
+    """Map each table to its file. Raises SettingsError if the folder or a needed one is missing."""
     if not folder.is_dir():
         raise SettingsError(
             f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
@@ -200,7 +203,7 @@ def _find_file(folder: Path, table: _Table) -> Path | None:
     for below in BELOW:
         for name in table.files:
             path = folder / below / f"{name}.parquet"
-            if path.is_file() and not (table.is_optional and _is_of_another_version(path, table)):
+            if path.is_file() and not _is_of_version_0_3(path, table):
                 return path
     if table.is_optional:
         return None
@@ -208,12 +211,18 @@ def _find_file(folder: Path, table: _Table) -> Path | None:
     raise SettingsError(f"{folder}: no {wanted}; name the folder that GraphRAG wrote its tables to")
 
 
-def _is_of_another_version(path: Path, table: _Table) -> bool:
+def _is_of_version_0_3(path: Path, table: _Table) -> bool:
+    """Check whether this is a table of GraphRAG 0.3 without the column that came later.
+
+    Any other file that lacks a needed column is damaged, and reading it raises an error.
+    """
+    if not table.added_later or not path.stem.startswith(_OLD_NAME):
+        return False
     try:
         have = pq.read_schema(path).names
     except (OSError, pa.ArrowException, ValueError):
         return False  # It is damaged: reading it raises the error that says so.
-    return not all(any(name in have for name in names) for names in table.needed.values())
+    return table.added_later not in have
 
 
 def _read_rows(path: Path, table: _Table) -> list[Row]:

@@ -32,8 +32,8 @@ from pipeline.engine.documents.deletions import (
     documents_before,
     refuse_deletions,
 )
-from pipeline.engine.documents.kept_documents import last_documents, with_kept
-from pipeline.engine.documents.row_deletions import refuse_row_deletions
+from pipeline.engine.documents.kept_documents import last_documents, record_before, with_kept
+from pipeline.engine.documents.row_deletions import refuse_imported_deletions, refuse_row_deletions
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.losses import (
     RECOVERED,
@@ -67,6 +67,7 @@ from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import (
     IMPORTED_DOCUMENTS,
     INPUT_DOCUMENTS,
+    READ_GRAPHRAG,
     READ_TABLE,
     REJECTS,
     Step,
@@ -267,6 +268,9 @@ class Runner:
                     rejects,
                     self.max_delete_ratio,
                 )
+            if step.verb.name == READ_GRAPHRAG and self.max_delete_ratio is not None:
+                last = record_before(step, previous.steps, self.snapshots)
+                refuse_imported_deletions(last, record, self.max_delete_ratio)
             for table in (INPUT_DOCUMENTS, IMPORTED_DOCUMENTS):
                 if table in step.outputs.values() and self.max_delete_ratio is not None:
                     # A few files beside a large index may all be gone: the ratio of all is small.

@@ -18,6 +18,7 @@ REJECTS = "rejects"
 LOADER, DOCUMENTS = "load_documents", "documents"
 
 READ_TABLE = "read_table"
+READ_GRAPHRAG = "read_graphrag"
 """The verb that reads a project's own tables."""
 FILE_TEXT_UNITS, FILE_EXTRACTIONS = "file_text_units", "file_extractions"
 """Text units and extractions of documents alone, in a project with tables of its own."""

@@ -4,15 +4,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from pipeline.engine.documents.row_deletions import IMPORTED_FILES
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 
 READING = frozenset({"read_graphrag", "extend_communities", "keep_reports"})
 """The verbs, and the ids of their steps, whose rejects are rows and files of the index."""
-
-
-IMPORTED = ("imported_communities", "imported_reports", "imported_claims")
-"""The tables that nothing uses but the steps that take them over."""
 
 
 def note_unused(workflow: Workflow, sizes: Mapping[str, int]) -> list[str]:
@@ -25,7 +22,7 @@ def note_unused(workflow: Workflow, sizes: Mapping[str, int]) -> list[str]:
     return [
         f"not taken: {counted(sizes[table], 'row')} of {table}, which no step of workflow"
         f" '{workflow.name}' reads; put the workflows/graphrag.yaml of a new project in its place"
-        for table in IMPORTED
+        for table in IMPORTED_FILES
         if sizes.get(table) and table not in used
     ]
 

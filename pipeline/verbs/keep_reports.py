@@ -19,8 +19,8 @@ from pipeline.verbs.kept_reports import KeptReports, build_report
 from pipeline.verbs.report_communities import (
     REPORT_PROMPT,
     ReportOutcome,
-    ReportParams,
     ReportQuestion,
+    RequestParams,
     add_source_units,
     list_sources,
     write_reports,
@@ -67,7 +67,7 @@ def report_new_communities(
     entities: pd.DataFrame,
     relationships: pd.DataFrame,
     covariates: pd.DataFrame,
-    params: ReportParams,
+    params: RequestParams,
     report: Prompt,
     chat: ChatModel,
     tokenizer: Tokenizer,

@@ -45,20 +45,28 @@ MENDING: Mapping[str, Message] = {"parse": REPAIR, "truncated": SHORTEN}
 REPORT_PROMPT = {"report": Placeholders(("context",), ("max_length",))}
 
 
-class ReportParams(Params):
-    """Limits of the requests for reports, and when an old report is kept.
+class RequestParams(Params):
+    """Limits of the requests for reports.
 
     ``max_input_tokens`` limits the facts about a community in one request. ``max_length`` is the
     number of words of a report. ``structured`` says whether the request carries the JSON schema,
     which not every endpoint accepts. ``repair`` says whether the model is asked once more after an
-    unreadable or cut reply. A report of the last run is kept if less than the share
-    ``keep_within`` of the facts that it was made from has changed.
+    unreadable or cut reply.
     """
 
     max_input_tokens: int = Field(default=8000, ge=500)
     max_length: int = Field(default=1000, ge=50)
     structured: bool = False
     repair: bool = True
+
+
+class ReportParams(RequestParams):
+    """Limits of the requests for reports, and when an old report is kept.
+
+    A report of the last run is kept if less than the share ``keep_within`` of the facts that it was
+    made from has changed.
+    """
+
     keep_within: float = Field(default=0.0, ge=0, le=0.5)
 
     def trade(self) -> str:
@@ -102,17 +110,21 @@ def report_communities(
     page = ContextPage(params.max_input_tokens, tokenizer)
     known = collect_facts(entities, relationships, None, page)
     kept = read_kept_reports(last, params.keep_within)
-    question = ReportQuestion(params, report)
+    question = ReportQuestion(params, report, params.keep_within > 0)
     found, faults = write_reports(communities, known, question, chat, kept)
     return add_source_units(found, communities, _pair_with_units(relationships)), faults
 
 
 @dataclass(frozen=True)
 class ReportQuestion:
-    """The requests that ask a chat model for a report."""
+    """The requests that ask a chat model for a report.
 
-    params: ReportParams
+    With ``is_kept``, a report is stored with digests of the facts that it was made from.
+    """
+
+    params: RequestParams
     prompt: Prompt
+    is_kept: bool = False
 
     def opening(self, community: str, context: str) -> ChatRequest:
         """Return the first request about this community; ``context`` has the facts as text."""
@@ -231,7 +243,7 @@ def discuss_community(
     ``below`` has the reports that have been written so far, by community id.
     """
     opening = question.opening(community.id, known.context(community, below))
-    made_of = tuple(known.made_of(community)) if question.params.keep_within else None
+    made_of = tuple(known.made_of(community)) if question.is_kept else None
     (reply,) = yield (opening,)
     report = _read_report(reply)
     if isinstance(report, Report):
@@ -325,7 +337,7 @@ def report_communities_with_claims(
     page = ContextPage(params.max_input_tokens, tokenizer)
     known = collect_facts(entities, relationships, covariates, page)
     kept = read_kept_reports(last, params.keep_within)
-    question = ReportQuestion(params, report)
+    question = ReportQuestion(params, report, params.keep_within > 0)
     found, faults = write_reports(communities, known, question, chat, kept)
     sources = list_sources(entities, relationships, covariates)
     return add_source_units(found, communities, sources), faults

@@ -10,6 +10,7 @@ import pytest
 from pipeline.engine.plan import RunOptions
 from pipeline.errors import DeletionError, UsageError
 from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.states import set_args, table_hashes
 from tests.verbs.graphrag_folders import version_3, write
 from tests.verbs.lightrag_folders import INDEX, edit_graph
 
@@ -119,6 +120,29 @@ def test_another_index_is_not_taken_for_the_next_night(
         with pytest.raises(DeletionError, match="1 of 1 documents are gone"):
             project.import_graphrag(other)
     assert folder.invoke("import", "graphrag", str(other), "--allow-deletes").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["communities", "community_reports", "covariates"])
+def test_an_import_while_graphrag_writes_takes_nothing_out(
+    name: str, folder: ProjectFolder, theirs: Path
+):
+    folder.edit_settings(max_delete_ratio=0.3)
+    with folder.open() as project:
+        project.import_graphrag(theirs)
+        before = table_hashes(project, "graphrag")
+        (theirs / f"{name}.parquet").unlink()
+        for _ in range(2):
+            with pytest.raises(DeletionError, match=rf"{name}\.parquet: .*wait until GraphRAG"):
+                project.import_graphrag(theirs)
+        assert table_hashes(project, "graphrag") == before
+        project.import_graphrag(theirs, options=RunOptions(allow_deletes=True))
+        assert table_hashes(project, "graphrag") != before
+
+
+def test_reports_on_new_communities_take_no_keep_within(folder: ProjectFolder):
+    set_args(folder, "graphrag_reports", keep_reports={"keep_within": 0.2})
+    told = folder.invoke("index", "graphrag_reports")
+    assert (told.exit_code, "keep_within" in told.stderr) == (2, True), told.stderr
 
 
 @pytest.mark.parametrize("kind", ["graphml", "csv", "neo4j-admin", "parquet"])

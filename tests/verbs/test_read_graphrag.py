@@ -178,6 +178,21 @@ def test_communities_without_their_entities_are_not_read(tmp_path: Path):
     assert reasons(found) == [("create_final_communities.parquet", "row", "not_imported")]
 
 
+@pytest.mark.parametrize(("table", "column"), [
+    ("communities", "entity_ids"), ("community_reports", "full_content"),
+    ("covariates", "subject_id"),
+])  # fmt: skip
+def test_an_optional_file_that_lacks_a_column_is_refused_by_name(
+    table: str, column: str, tmp_path: Path
+):
+    def change(tables: Tables) -> None:
+        for row in tables[table]:
+            del row[column]
+
+    with pytest.raises(DataError, match=rf"{table}\.parquet: no column {column}"):
+        changed(change, tmp_path)
+
+
 def test_incomplete_rows_are_rejects(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["documents"] += [

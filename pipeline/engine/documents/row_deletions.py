@@ -1,4 +1,4 @@
-"""The guard against a table that suddenly lacks most of its rows."""
+"""The guards against a table that suddenly lacks most of its rows."""
 
 import re
 from collections import Counter
@@ -8,12 +8,19 @@ import pandas as pd
 
 from pipeline.engine.documents.deletions import ON_PURPOSE, identities
 from pipeline.errors import DeletionError
-from pipeline.snapshots.store import Snapshot, SnapshotStore
+from pipeline.snapshots.store import Snapshot, SnapshotStore, StepRecord
 
 LEAST_ROWS = 20
 """The rows that a table must have had: of a shorter one, a person may take away most by hand."""
 _PLACE = re.compile(r"[#:].*", re.DOTALL)
 """The characters behind the name of a table, in the source of a row and in the id of a reject."""
+
+IMPORTED_FILES = {
+    "imported_communities": "communities.parquet",
+    "imported_reports": "community_reports.parquet",
+    "imported_claims": "covariates.parquet",
+}
+"""The outputs of read_graphrag that an index need not have, and the files that they come from."""
 
 
 def refuse_row_deletions(
@@ -42,6 +49,31 @@ def refuse_row_deletions(
             raise DeletionError(
                 f"{table}: {gone} of its {rows} rows are gone, more than max_delete_ratio"
                 f" {max_ratio:g}; is the table whole? {ON_PURPOSE}"
+            )
+
+
+def refuse_imported_deletions(
+    before: StepRecord | None, after: StepRecord, max_ratio: float
+) -> None:
+    """Raise DeletionError if an optional table of an index of GraphRAG lacks too many rows.
+
+    ``before``, ``after``: what read_graphrag wrote in the last run and now. GraphRAG rewrites its
+    folder in place, so that a file may not be there yet, or may not fit the others. The numbers of
+    rows are compared, since GraphRAG gives all communities other members when it groups anew. A
+    short table is refused only if no row is left.
+    """
+    if before is None:
+        return
+    for table, file in IMPORTED_FILES.items():
+        if table not in before.outputs or table not in after.outputs:
+            continue
+        rows, left = before.outputs[table].rows, after.outputs[table].rows
+        is_judged = rows >= LEAST_ROWS or left == 0
+        if is_judged and rows - left > max_ratio * rows:
+            raise DeletionError(
+                f"{file}: {rows - left} of the {rows} rows that the last run took are gone, more"
+                f" than max_delete_ratio {max_ratio:g}; wait until GraphRAG has ended, or"
+                f" {ON_PURPOSE}"
             )
 
 
