@@ -4,7 +4,7 @@ import errno
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from pipeline.documents.file_hashes import (
 )
 from pipeline.documents.git import BlobReader, GitError, blob_reader
 from pipeline.errors import ObjectStoreError
+from pipeline.files import full_disk_named
 from pipeline.text.ids import digest
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ ALL = "."
 """The name of the input folder itself among its files."""
 UNPACKED = frozenset({"zip", "git", "object"})
 """Kinds of files that have to be unpacked, or fetched, before they can be read."""
+_UNPACKED_AT_ONCE = 64
 _LONGEST_STEM = 60
 """The most characters of the name of an unpacked file before its suffix; each may take four bytes,
 and a name 255."""
@@ -226,20 +228,38 @@ def content_of(file: InputFile) -> bytes:
         return stream.read()
 
 
+def portions_of(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
+    """Yield the files in portions of which few have to be unpacked, so that these fit on a disk."""
+    portion: list[InputFile] = []
+    packed = 0
+    for file in files:
+        portion.append(file)
+        if file.kind in UNPACKED:
+            packed += 1
+        if packed == _UNPACKED_AT_ONCE:
+            yield portion
+            portion, packed = [], 0
+    if portion:
+        yield portion
+
+
 @contextmanager
-def unpacked(files: Sequence[InputFile]) -> Iterator[list[InputFile]]:
+def unpacked(files: Sequence[InputFile], suffixes: Collection[str]) -> Iterator[list[InputFile]]:
     """Provide the files, those of archives and repositories in a temporary folder.
 
-    A file that cannot be unpacked has a fault. The folder is deleted afterwards.
+    Only files with one of these suffixes are unpacked. A file that cannot be unpacked has a fault.
+    The folder is deleted afterwards. Raises DiskFullError if there is no space for it.
     """
     if not any(file.kind in UNPACKED for file in files):
         yield list(files)
         return
     with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, Opener() as opener:
-        yield [
-            _unpack(file, Path(folder, str(number)), opener) if file.kind in UNPACKED else file
-            for number, file in enumerate(files)
-        ]
+        found: list[InputFile] = []
+        for number, file in enumerate(files):
+            is_packed = file.kind in UNPACKED and file.suffix in suffixes
+            place = Path(folder, str(number))
+            found.append(_unpack(file, place, opener) if is_packed else file)
+        yield found
 
 
 def _unpack(file: InputFile, folder: Path, opener: Opener) -> InputFile:
@@ -248,9 +268,10 @@ def _unpack(file: InputFile, folder: Path, opener: Opener) -> InputFile:
         return file
     path = folder / f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
     try:
-        folder.mkdir()
-        with opener.open(file) as packed, path.open("wb") as stream:
-            shutil.copyfileobj(packed, stream)
+        with full_disk_named(folder.parent.parent):
+            folder.mkdir()
+            with opener.open(file) as packed, path.open("wb") as stream:
+                shutil.copyfileobj(packed, stream)
     except OSError as error:
         return replace(file, fault=not_read(error))
     except DAMAGED as error:

@@ -29,12 +29,14 @@ from pipeline.documents.dates import (
 )
 from pipeline.documents.file_documents import (
     GUESSED,
+    RECORDS,
+    WHOLE,
     FileDocument,
     documents_of_file,
     find_obstacle,
 )
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
-from pipeline.documents.listing import InputFile, Listing, one_line, unpacked
+from pipeline.documents.listing import InputFile, Listing, one_line, portions_of, unpacked
 from pipeline.documents.load_params import LoadParams, name_below
 from pipeline.documents.mail import ATTACHMENT
 from pipeline.documents.metadata import content_hash
@@ -195,33 +197,59 @@ def read_files(
     ``#`` or ``:``. These characters also separate a file from its records and lines.
     """
     documents: dict[str, dict[str, Any]] = {}
-    rejects = []
+    rejects: list[dict[str, str]] = []
     wanted = dict(zip(files["name"], files["written"], strict=True))
     listed = [file for file in params.listing.files if file.name in wanted]
     listed = _with_cells(listed, params)
-    with unpacked(listed) as files_to_read:
-        conversions = _convert_files(files_to_read, params, converter or LimitedConverter())
-        for file in files_to_read:
-            unparsed: list[Fault] = []
-            dating = _dating_of(file, wanted[file.name], params)
-            # Of two files of one name in an archive, one has a fault and no conversion.
-            conversion = None if file.fault else conversions.pop(file.name, None)
-            for item in documents_of_file(file, params.params_for(file.name), conversion, dating):
-                if isinstance(item, FileDocument):
-                    row = _document_row(item)
-                    if row["id"] not in documents:
-                        documents[row["id"]] = row
-                        continue
-                    fault = _duplicate_fault(item)
-                else:
-                    fault = item
-                rejects.append(_reject_row(file, fault))
-                if fault.reason == "parse":
-                    unparsed.append(fault)
-            # A fault with a line is one of a record: the rest of the file was read.
-            if unparsed and all(fault.line for fault in unparsed):
-                rejects.append(_reject_row(file, _partial_fault(unparsed)))
+    own_converter = converter or LimitedConverter()
+    suffixes = _suffixes_read(listed, params)
+    for portion in portions_of(listed):
+        with unpacked(portion, suffixes) as files_to_read:
+            conversions = _convert_files(files_to_read, params, own_converter)
+            for file in files_to_read:
+                # Of two files of one name in an archive, one has a fault and no conversion.
+                conversion = None if file.fault else conversions.pop(file.name, None)
+                dating = _dating_of(file, wanted[file.name], params)
+                rejects += _read_file(file, params, conversion, dating, documents)
     return DOCUMENTS.frame(list(documents.values())), REJECTS.frame(rejects)
+
+
+def _suffixes_read(files: Sequence[InputFile], params: LoadParams) -> frozenset[str]:
+    """Return the suffixes of these files whose kinds are read."""
+    rules = params.rules
+    return frozenset(
+        suffix
+        for suffix in {file.suffix for file in files}
+        if suffix in WHOLE | RECORDS or is_converted(suffix, rules)
+    )
+
+
+def _read_file(
+    file: InputFile,
+    params: LoadParams,
+    conversion: Converted | None,
+    dating: Dating,
+    documents: dict[str, dict[str, Any]],
+) -> list[dict[str, str]]:
+    """Add the documents of a file to ``documents``, rows by their ids, and return its rejects."""
+    unparsed: list[Fault] = []
+    rejects: list[dict[str, str]] = []
+    for item in documents_of_file(file, params.params_for(file.name), conversion, dating):
+        if isinstance(item, FileDocument):
+            row = _document_row(item)
+            if row["id"] not in documents:
+                documents[row["id"]] = row
+                continue
+            fault = _duplicate_fault(item)
+        else:
+            fault = item
+        rejects.append(_reject_row(file, fault))
+        if fault.reason == "parse":
+            unparsed.append(fault)
+    # A fault with a line is one of a record: the rest of the file was read.
+    if unparsed and all(fault.line for fault in unparsed):
+        rejects.append(_reject_row(file, _partial_fault(unparsed)))
+    return rejects
 
 
 def _dating_of(file: InputFile, written: str, params: LoadParams) -> Dating:

@@ -1,13 +1,17 @@
 """Files in ZIP archives: each is a document, and an archive is made for harm in vain."""
 
+import errno
 import io
+import sys
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import DeletionError
+from pipeline.documents import listing
+from pipeline.errors import DeletionError, DiskFullError
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
 from tests.engine.documents.test_unread import kept, night
 from tests.projects import ProjectFolder, new_project
@@ -71,6 +75,43 @@ def test_what_leads_out_of_an_archive_is_not_read(tmp_path: Path):
     assert sources == ["a.zip/x/fine.txt"]
     assert len(reasons) == 6
     assert set(reasons.values()) == {"outside"}
+
+
+def test_few_files_are_unpacked_at_once_and_only_kinds_that_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module, temporary = sys.modules[load_documents.__module__], tmp_path / "temporary"
+    temporary.mkdir()
+    (tmp_path / "in").mkdir()
+    unpacked: list[list[str]] = []
+    read = module.documents_of_file
+
+    def watched(*arguments: object) -> object:
+        unpacked.append(sorted(path.name for path in temporary.glob("*/*/*")))
+        return read(*arguments)
+
+    pack(tmp_path / "in/a.zip", {f"{n}.txt": f"Text {n}." for n in range(5)} | {"5.png": "x"})
+    (tmp_path / "in/b.txt").write_text("B.")
+    whole = load_documents(LoadParams(path=str(tmp_path / "in")))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(listing, "_UNPACKED_AT_ONCE", 2)
+    monkeypatch.setattr(module, "documents_of_file", watched)
+    parts = load_documents(LoadParams(path=str(tmp_path / "in")))
+    assert unpacked[::2] == [["0.txt", "1.txt"], ["2.txt", "3.txt"], ["4.txt"], []]
+    assert all(now.equals(before) for now, before in zip(parts, whole, strict=True))
+    assert len(parts[0]) == 6
+
+
+def test_a_full_disk_where_files_are_unpacked_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    pack(tmp_path / "a.zip", {"a.txt": "A."})
+    monkeypatch.setattr(listing.shutil, "copyfileobj", fail)
+    with pytest.raises(DiskFullError, match="make space"):
+        load_documents(LoadParams(path=str(tmp_path)))
 
 
 def encrypted(path: Path) -> None:
