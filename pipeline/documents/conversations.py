@@ -21,6 +21,8 @@ _LISTS = frozenset({
     "canvases.json",
 })  # fmt: skip
 """The files at the root of an export that have no messages."""
+LISTS_OF_EXPORT = frozenset({PEOPLE, _CHANNELS})
+"""The files by which a folder is known to be an export of Slack."""
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
 LIST_OF_EXPORT = Fault(
     "unsupported", "a list of the Slack export, read for names at most; nothing to do"

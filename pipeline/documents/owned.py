@@ -5,20 +5,25 @@ A file is replaced as a whole or not at all. Its name is the document's id here.
 Markdown, with its title and metadata as front matter.
 """
 
+import os
 import re
+import time
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import yaml
 
+from pipeline.documents.conversations import LISTS_OF_EXPORT
 from pipeline.documents.front_matter import split_front_matter
 from pipeline.documents.metadata import as_json, cleaned
 from pipeline.errors import UsageError
-from pipeline.files import new_file
+from pipeline.files import PARTIAL, flush_folder, new_file
 from pipeline.text.ids import clean, digest
 
 TEXT = ".md"
@@ -33,6 +38,8 @@ _SAFE = re.compile(r"[^\W_](?:[\w .,()+&@'=-]*[\w)-])?")
 """A name of one file in the folder: no separator of paths, nothing hidden, neither # nor :, which
 separate a file from its records."""
 _DIGITS = 24
+_OLD_SECONDS = 86_400.0
+"""The age at which a file that was never finished is deleted; no request takes so long."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +67,14 @@ class Kept:
 @dataclass(frozen=True)
 class OwnFolder:
     """The folder ``name`` below the input folder. ``readable`` has the suffixes of all files that
-    are read from there, each with its dot."""
+    are read from there, each with its dot. ``encoding`` is that in which runs read texts, "" if
+    they detect it. ``was_mounted``: the last run found the folder to be a mount point."""
 
     input_folder: Path
     name: str
     readable: Collection[str]
+    encoding: str = ""
+    was_mounted: bool = False
 
     @property
     def path(self) -> Path:
@@ -80,20 +90,23 @@ class OwnFolder:
         Raises UsageError for an id that is no plain name of a file.
         """
         name = unicodedata.normalize("NFC", given)
-        if len(name.encode(errors="replace")) > LONGEST_ID or not _SAFE.fullmatch(name):
+        is_plain = _SAFE.fullmatch(name)
+        if Path(name).suffix.lower() not in self.readable:
+            name = f"{name}{TEXT}"
+        if len(name.encode(errors="replace")) > LONGEST_ID or not is_plain:
             raise UsageError(
                 "id: no plain name; write letters, digits, blanks and . _ - , ( ) + & @ ' =,"
                 f" beginning with a letter or a digit, {LONGEST_ID} bytes at most"
             )
-        return name if Path(name).suffix.lower() in self.readable else f"{name}{TEXT}"
+        return name
 
     def text(
         self, text: str, id: str = "", title: str = "", metadata: Mapping[str, Any] | None = None
     ) -> OwnDocument:
         """Return a text as a document. Without an id, its content gives one.
 
-        Raises UsageError for a text without a character, an id that cannot be one, and metadata
-        that cannot be kept as front matter.
+        Raises UsageError for a text without a character or with front matter of its own, an id that
+        cannot be one, and metadata that cannot be kept as front matter.
         """
         body = clean(text).strip("\n")
         if not body.strip():
@@ -105,13 +118,18 @@ class OwnFolder:
                 f"id: '{name}' names a file of another kind; leave the suffix out, or upload a file"
             )
         if not fields:
-            return OwnDocument(name, f"{body}\n".encode())
+            if split_front_matter(body)[0]:
+                raise UsageError(
+                    "text: begins with front matter; send its fields as title and metadata, or"
+                    " upload it as a file"
+                )
+            return OwnDocument(name, self._encoded(f"{body}\n"))
         # One line for each value, so that the width of a line changes no text.
         block = yaml.safe_dump(fields, allow_unicode=True, sort_keys=True, width=2**31)
         whole = f"---\n{block}---\n{body}\n"
         if split_front_matter(whole)[0] != fields:
             raise _not_kept()
-        return OwnDocument(name, whole.encode())
+        return OwnDocument(name, self._encoded(whole))
 
     def file(self, name: str, content: bytes) -> OwnDocument:
         """Return an uploaded file as a document; its name is its id.
@@ -122,16 +140,25 @@ class OwnFolder:
         if Path(name).suffix.lower() not in self.readable:
             known = ", ".join(sorted(suffix[1:] for suffix in self.readable))
             raise UsageError(f"file '{given}': its kind is not read; convert it to one of {known}")
+        if given.lower() in LISTS_OF_EXPORT:
+            # With both lists, all files of the folder would be read as channels of Slack.
+            raise UsageError(f"file '{given}': a name of a Slack export's list; give it another")
         return OwnDocument(given, content)
 
     def write(self, document: OwnDocument) -> bool:
         """Write a document; return whether it is new or has changed. An equal file is not touched.
 
-        Raises DiskFullError.
+        Raises DiskFullError, and UsageError if the folder's file system is not mounted.
         """
+        if self.was_mounted and not os.path.ismount(self.path):
+            raise UsageError(
+                f"{self.path}: its file system is not mounted, as it was at the last run; mount it"
+            )
         path = self.path / document.id
-        if path.is_file() and path.read_bytes() == document.content:
-            return False
+        with suppress(FileNotFoundError):
+            if path.read_bytes() == document.content:
+                return False
+        self._sweep()
         with new_file(path) as temporary:
             temporary.write_bytes(document.content)
         return True
@@ -139,9 +166,12 @@ class OwnFolder:
     def remove(self, id: str) -> bool:
         """Delete a document; return whether there was one."""
         path = self.path / self.id_of(id)
-        if not path.is_file():
+        # Another request may delete it at the same time.
+        try:
+            path.unlink()
+        except FileNotFoundError:
             return False
-        path.unlink()
+        flush_folder(self.path)
         return True
 
     def kept(self) -> list[Kept]:
@@ -150,22 +180,49 @@ class OwnFolder:
 
     def find(self, id: str) -> Kept | None:
         """Return one document, or None if there is none of this id."""
-        path = self.path / self.id_of(id)
-        if not path.is_file():
-            return None
-        state = path.stat()
-        return Kept(path.name, state.st_size, state.st_ctime)
+        return _kept(self.path / self.id_of(id))
 
     def _files(self) -> Iterator[Kept]:
         if not self.path.is_dir():
             return
         for path in self.path.iterdir():
             # A file that is being written is hidden.
-            if path.name.startswith(".") or not path.is_file():
-                continue
-            state = path.stat()
-            # The time of the last change of the entry: a rename sets it, a copied time does not.
-            yield Kept(path.name, state.st_size, state.st_ctime)
+            found = None if path.name.startswith(".") else _kept(path)
+            if found is not None:
+                yield found
+
+    def _sweep(self) -> None:
+        """Delete the files that a process which has ended has not finished."""
+        for path in self.path.glob(f".*{PARTIAL}"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime + _OLD_SECONDS < time.time():
+                    path.unlink()
+
+    def _encoded(self, text: str) -> bytes:
+        """Return the bytes of a text, which runs read as this text."""
+        encoding = self.encoding or "utf-8"
+        try:
+            content = text.encode(encoding)
+            if content.decode(encoding) == text:
+                return content
+        except UnicodeError:
+            pass
+        raise UsageError(
+            f"text: has characters that input.encoding ({encoding}) lacks; leave them out, or have"
+            " the setting emptied"
+        )
+
+
+def _kept(path: Path) -> Kept | None:
+    """Return a document by its path; None if there is none, or no more."""
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    if not S_ISREG(state.st_mode):
+        return None
+    # The time of the last change of the entry: a rename sets it, a copied time does not.
+    return Kept(path.name, state.st_size, state.st_ctime)
 
 
 def _fields_of(title: str, metadata: Mapping[str, Any]) -> Mapping[str, Any]:

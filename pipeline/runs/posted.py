@@ -2,6 +2,7 @@
 it, and what has become of it."""
 
 import bisect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,7 +61,19 @@ def own_folder(project: "Services") -> OwnFolder:
 
     own = own_converters(project.settings.input.converter)
     readable = WHOLE | RECORDS | CONVERTED | (own.keys() - {""})
-    return OwnFolder(project.input_folder, project.settings.input.owned, frozenset(readable))
+    given, name = project.settings.input, project.settings.input.owned
+    was_mounted = name in _mounts_of(project)
+    return OwnFolder(project.input_folder, name, frozenset(readable), given.encoding, was_mounted)
+
+
+def _mounts_of(project: "Services") -> list[str]:
+    """Return the folders of the input that the last run found to be mount points."""
+    from pipeline.documents.load_params import MOUNTS
+
+    found: list[str] = []
+    for record in project.snapshots.manifest(project.shown_workflow()).steps.values():
+        found += json.loads(record.components["inputs"].get(MOUNTS, "[]"))
+    return found
 
 
 def rows_of(

@@ -210,9 +210,11 @@ def _documents_of(sent: Sent, folder: OwnFolder, project: Project) -> list[OwnDo
         )
     seen = set[str]()
     for one in documents:
-        if one.id in seen:
+        # Some file systems take names that differ in case for the same.
+        name = one.id.casefold()
+        if name in seen:
             raise UsageError(f"documents: '{one.id}' is there twice; send each once")
-        seen.add(one.id)
+        seen.add(name)
     return documents
 
 

@@ -1,5 +1,7 @@
 """Documents that the project itself writes: names of files, front matter, and what is refused."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ def folder(tmp_path: Path) -> OwnFolder:
     [
         "../escape", "a/b", "/etc/passwd", "..", ".hidden", "~$lock", "a\x00b", "a\nb", "a#1",
         "a:1", "a\\b", "-", " ", "x" * (LONGEST_ID + 1), "a.", "a ", "\ud800",
+        "x" * (LONGEST_ID - 2),
     ],
 )  # fmt: skip
 def test_an_id_that_is_no_plain_name_is_refused_and_nothing_is_written(folder: OwnFolder, id: str):
@@ -62,6 +65,54 @@ def test_metadata_that_front_matter_cannot_hold_is_refused(
 ):
     with pytest.raises(UsageError, match=r"^metadata: "):
         folder.text("text", "a", metadata=metadata)
+
+
+def test_a_text_with_front_matter_of_its_own_is_refused(folder: OwnFolder):
+    with pytest.raises(UsageError, match=r"^text: begins with front matter"):
+        folder.text("---\nrole: admin\n---\nA text.")
+    assert folder.text("---\nA text.").content == b"---\nA text.\n"
+
+
+def test_texts_are_written_in_the_encoding_in_which_runs_read_them(folder: OwnFolder):
+    folder = replace(folder, encoding="cp1252")
+    assert folder.text("café").content == "café\n".encode("cp1252")
+    with pytest.raises(UsageError, match=r"input\.encoding \(cp1252\)"):
+        folder.text("灯塔")
+
+
+def test_lists_of_a_slack_export_are_no_documents(folder: OwnFolder):
+    for name in ("users.json", "channels.json"):
+        with pytest.raises(UsageError, match="Slack"):
+            folder.file(name, b"[]")
+
+
+def test_a_folder_that_is_not_mounted_any_more_takes_nothing(folder: OwnFolder):
+    with pytest.raises(UsageError, match="not mounted"):
+        replace(folder, was_mounted=True).write(folder.text("text"))
+    assert not folder.path.exists()
+
+
+def test_a_document_that_another_request_deletes_meanwhile_is_gone(
+    folder: OwnFolder, monkeypatch: pytest.MonkeyPatch
+):
+    folder.write(folder.text("text", "a"))
+    (folder.path / "a.md").unlink()
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    monkeypatch.setattr(Path, "iterdir", lambda path: iter([path / "a.md"]))
+    assert not folder.remove("a")
+    assert folder.find("a") is None
+    assert folder.kept() == []
+    assert folder.write(folder.text("text", "a"))
+
+
+def test_files_that_were_never_finished_are_deleted_after_a_day(folder: OwnFolder):
+    folder.write(folder.text("text", "a"))
+    old, young = folder.path / ".1-a.partial", folder.path / ".1-b.partial"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (0, 0))
+    folder.write(folder.text("text", "b"))
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_a_text_without_an_id_has_one_of_its_content(folder: OwnFolder):
