@@ -364,7 +364,7 @@ class Project(Asking):
         of settings. Notes of the report name what is not taken, by table or file.
 
         Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
-        one is damaged.
+        one is damaged, and DeletionError if an optional one is gone since the last run.
         """
         from pipeline.runs.import_graphrag import note_left_out, note_unused
         from pipeline.settings.schema import GraphragSettings

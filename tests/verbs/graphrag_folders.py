@@ -1,5 +1,6 @@
 """Folders as versions of Microsoft GraphRAG write them, of one small corpus."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,31 @@ def version_0() -> Tables:
         ],
         "create_final_relationships": renamed(tables["relationships"], combined_degree="rank"),
     }
+
+
+def village(houses: Mapping[int, str]) -> Tables:
+    """Return an index as `version_3`, with the document and community of a lamp for each house.
+
+    ``houses`` maps the number of a house to what its keeper did with the lamp.
+    """
+    tables: Tables = {name: [] for name in version_3()}
+    for house, deed in houses.items():
+        text = f"Keeper {house} {deed} Lamp {house}."
+        unit, ends = [f"u{house}"], [f"k{house}", f"l{house}"]
+        for name, rows in version_3().items():
+            tables[name].append(rows[0] | {"id": f"{name}{house}", "text_unit_ids": unit})
+        tables["documents"][-1] |= {"title": f"{house}.txt", "text": text}
+        tables["text_units"][-1] |= {
+            "id": f"u{house}", "text": text, "document_id": f"documents{house}",
+        }  # fmt: skip
+        keeper = tables["entities"].pop() | {"id": ends[0], "title": f"KEEPER {house}"}
+        keeper["description"] = deed
+        tables["entities"] += [keeper, keeper | {"id": ends[1], "title": f"LAMP {house}"}]
+        tables["relationships"][-1] |= {"source": f"KEEPER {house}", "target": f"LAMP {house}"}
+        tables["communities"][-1] |= {"community": house, "entity_ids": ends}
+        tables["community_reports"][-1] = report(house, 0)
+        tables["covariates"][-1] |= {"subject_id": f"KEEPER {house}", "text_unit_id": f"u{house}"}
+    return tables
 
 
 VERSIONS = {"0.3": version_0, "2": version_2, "3": version_3}

@@ -1,4 +1,4 @@
-"""A killed import of an index of LightRAG goes on: the next one ends as if nothing had been."""
+"""A killed import of another index goes on: the next one ends as if nothing had been."""
 
 import os
 import shutil
@@ -13,9 +13,10 @@ import pytest
 
 from pipeline.engine.plan import RunOptions
 from pipeline.project import Project
-from tests.projects import ProjectFolder, new_project, workspace_of
+from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of
 from tests.sizes import size
 from tests.states import table_hashes
+from tests.verbs.graphrag_folders import village, write
 from tests.verbs.lightrag_folders import INDEX, edit_graph
 from tests.whole.moments import PROCESSES
 
@@ -23,7 +24,7 @@ NAMING = ("replace", "rename")
 """The functions of ``os`` that give a file or folder its name."""
 
 
-def import_until(root: str, theirs: str, act: Callable[[int], None]) -> int:
+def import_until(root: str, theirs: str, act: Callable[[int], None], kind: str = "lightrag") -> int:
     """Import an index; before each file gets its name, call ``act`` with the number of those
     before. Return their number."""
     been = 0
@@ -41,16 +42,17 @@ def import_until(root: str, theirs: str, act: Callable[[int], None]) -> int:
         for name in NAMING:
             stack.enter_context(patch.object(os, name, counted(getattr(os, name))))
         project = stack.enter_context(Project.open(root))
-        project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
+        import_index = getattr(project, f"import_{kind}")
+        import_index(theirs, options=RunOptions(allow_deletes=True))
     return been
 
 
-def import_and_die(root: str, theirs: str, end: int) -> None:
+def import_and_die(root: str, theirs: str, end: int, kind: str = "lightrag") -> None:
     def die(number: int) -> None:
         if number == end:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    import_until(root, theirs, die)
+    import_until(root, theirs, die, kind)
 
 
 def state_of(folder: ProjectFolder) -> tuple[dict[str, str], list[str]]:
@@ -93,3 +95,45 @@ def test_a_killed_import_goes_on(share: float, eve: ProjectFolder, theirs: Path,
     assert state_of(killed) == state_of(undisturbed)
     left = [path.name for path in (killed.root / "data").iterdir() if "partial" in path.name]
     assert not left
+
+
+@pytest.mark.parametrize("share", size([0.3, 0.8], [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]))
+def test_a_killed_import_of_graphrag_goes_on(share: float, tmp_path: Path):
+    theirs = str(write(tmp_path / "output", village(dict.fromkeys(range(30), "lit"))))
+    undisturbed, killed = (
+        new_project(tmp_path / name, NO_STORE) for name in ("undisturbed", "killed")
+    )
+    number = import_until(str(undisturbed.root), theirs, lambda number: None, "graphrag")
+    arguments = (str(killed.root), theirs, int(number * share), "graphrag")
+    process = PROCESSES.Process(target=import_and_die, args=arguments)
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    with killed.open() as project:
+        project.import_graphrag(theirs)
+    assert tables_of(killed) == tables_of(undisturbed)
+
+
+def test_three_nights_after_an_import_of_graphrag_equal_a_full_build(tmp_path: Path):
+    folder = new_project(tmp_path / "nightly", NO_STORE)
+    houses = dict.fromkeys(range(12), "lit")
+    nights = [
+        houses,
+        houses | {3: "sold"},
+        {house: deed for house, deed in houses.items() if house not in (0, 5)},
+        houses | {3: "broke", 20: "found", 21: "lost"},
+    ]
+    for number, night in enumerate(nights):
+        theirs = write(tmp_path / "output", village(night))
+        full = new_project(tmp_path / f"full{number}", NO_STORE)
+        for each in (folder, full):
+            with each.open() as project:
+                project.import_graphrag(theirs)
+                reports = project.table("community_reports", "graphrag")
+            assert len(reports) == len(night)
+        assert tables_of(folder) == tables_of(full)
+
+
+def tables_of(folder: ProjectFolder) -> dict[str, str]:
+    with folder.open() as project:
+        return table_hashes(project, "graphrag")
