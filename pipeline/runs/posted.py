@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
 from pipeline.contract.conversion import own_converters
+from pipeline.documents.file_hashes import hashed
 from pipeline.documents.owned import Kept, OwnFolder
 from pipeline.errors import UsageError
 from pipeline.runs.reports import STAMP
@@ -20,6 +24,8 @@ from pipeline.runs.reports import STAMP
 if TYPE_CHECKING:
     from pipeline.runs.services import Services
 
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 WAITING, IN, LEFT_OUT = "waiting", "in", "left_out"
 PARTS = ("#", ":")
 """The characters that separate the name of a file from a record, a page or a line of it."""
@@ -29,9 +35,9 @@ PARTS = ("#", ":")
 class PostedDocument:
     """A document with its state.
 
-    ``state`` is "waiting" until a run that began after the document was written has loaded its
-    tables; then it is "in", or "left_out" if nothing of the document is in the tables. ``since`` is
-    when that run ended. ``document_ids``: those of the tables; a file of records has several.
+    ``state`` is "waiting" until a run has read this content and its tables are loaded; then it is
+    "in", or "left_out" if nothing of the document is in the tables. ``since`` is when that run
+    ended. ``document_ids``: those of the tables; a file of records has several.
     ``left_out``: step, reason and message of each part that is not in the tables.
     """
 
@@ -113,10 +119,15 @@ def states_of(project: "Services", kept: Sequence[Kept]) -> list[PostedDocument]
     """Return these documents with their states, by the runs of the workflow that the workspace
     shows."""
     folder, runs = own_folder(project), _Runs(project)
-    tables = _Tables(project, runs.workflow, folder)
+    sources = [folder.source_of(one.id) for one in kept]
+    tables = _Tables(project, runs.workflow, sources)
     found = []
-    for one in kept:
-        source, report = folder.source_of(one.id), runs.first_after(one.changed)
+    for one, source in zip(kept, sources, strict=True):
+        is_read = tables.was_read(folder.path / one.id, source)
+        # Without a list of files, the time alone tells whether a run has read it.
+        report = runs.first_after(one.changed) if is_read is not False else None
+        if is_read and report is None:
+            report = runs.loaded
         if report is None:
             found.append(PostedDocument(one.id, source, one.size, one.since, WAITING))
             continue
@@ -137,6 +148,8 @@ class _Runs:
     def __init__(self, project: "Services"):
         self.runs, self.workflow = project.runs, project.shown_workflow()
         self.ids = self.runs.all_ids()
+        steps = project.snapshots.manifest(self.workflow).steps.values()
+        self.sources = {record.step for record in steps if "documents" in record.outputs}
         self._by_place: dict[int, dict[str, Any] | None] = {}
 
     def first_after(self, moment: float) -> dict[str, Any] | None:
@@ -151,17 +164,55 @@ class _Runs:
     def _first_from(self, place: int) -> dict[str, Any] | None:
         for run_id in self.ids[place:]:
             report = self.runs.report(run_id)
-            if report and report["workflow"] == self.workflow and report["load"]:
+            if report and self._is_of_documents(report) and report["load"]:
                 return report
         return None
 
+    @cached_property
+    def loaded(self) -> dict[str, Any] | None:
+        """The report of the newest run that loaded; None if documents were read since."""
+        for run_id in reversed(self.ids):
+            report = self.runs.report(run_id)
+            if report and report["workflow"] == self.workflow and report["load"]:
+                return report
+            if report and self._is_of_documents(report):
+                return None
+        return None
+
+    def _is_of_documents(self, report: Mapping[str, Any]) -> bool:
+        """Return whether a run of the workflow has read documents, which a load alone does not."""
+        is_ours = report["workflow"] == self.workflow
+        return is_ours and any(step["step"] in self.sources for step in report["steps"])
+
 
 class _Tables:
-    """The rows of the last run's tables about documents of the folder, by their source."""
+    """The rows of the last run's tables about these files of the folder, by their source."""
 
-    def __init__(self, project: "Services", workflow: str, folder: OwnFolder):
-        self.project, self.folder = project, folder
+    def __init__(self, project: "Services", workflow: str, sources: Sequence[str]):
+        self.project, self.wanted = project, pa.array(sources, pa.string())
         self.manifest = project.snapshots.manifest(workflow)
+
+    def was_read(self, path: Path, source: str) -> bool | None:
+        """Return whether the last run has read the present content of a file; None if that is not
+        known."""
+        if self._contents is None:
+            return None
+        try:
+            return self._contents.get(source) == hashed(path)[1]
+        except OSError:
+            return False
+
+    @cached_property
+    def _contents(self) -> Mapping[str, str] | None:
+        """The hashes of the files as the last run read them; None if its verb keeps no list."""
+        for record in self.manifest.steps.values():
+            listed = record.outputs.get("files")
+            if listed is not None and "documents" in record.outputs:
+                columns = ["name", "content"]
+                rows = self.project.snapshots.tables.read_arrow(listed, columns)
+                found = rows.filter(pc.is_in(rows["name"], self.wanted)).to_pydict()
+                return dict(zip(found["name"], found["content"], strict=True))
+        return None
 
     @cached_property
     def ids(self) -> Mapping[str, list[str]]:
@@ -183,14 +234,14 @@ class _Tables:
         return found
 
     def _rows(self, table: str, columns: list[str]) -> list[tuple[str, ...]]:
-        """Return the rows whose first or second column names a file of the folder."""
+        """Return the rows whose first or second column names one of the files."""
         if table not in self.manifest.tables:
             return []
         found = self.project.snapshots.tables.read_arrow(self.manifest.tables[table], columns)
-        frame = found.to_pandas()
-        key = frame["source" if "source" in columns else "row_id"]
-        own = frame[key.str.startswith(f"{self.folder.name}/")]
-        return list(own[columns].itertuples(index=False, name=None))
+        key = found["source" if "source" in columns else "row_id"]
+        files = pc.replace_substring_regex(key, f"[{''.join(PARTS)}](.|\n)*", "")
+        own = found.filter(pc.is_in(files, self.wanted)).select(columns).to_pandas()
+        return list(own.itertuples(index=False, name=None))
 
 
 def _file_of(source: str) -> str:

@@ -185,6 +185,12 @@ def _request(access: Access, body: RunAsked) -> RequestedRun:
     if not (project.root / "workflows" / f"{name}.yaml").is_file():
         raise UsageError(f"workflow: there is no '{name}'; name one of the folder workflows")
     limits = project.settings.serve.runs
+    allowed = limits.workflows or (project.settings.workflow,)
+    if name not in allowed:
+        raise UsageError(
+            f"workflow: '{name}' cannot be requested, only {', '.join(allowed)}; have it added to"
+            " serve.runs.workflows"
+        )
     given = [one for one in (body.max_cost, limits.cost_per_run) if one is not None]
     ceilings = Ceilings(min(given, default=None), limits.cost_per_day, access.run_cost_per_day)
     return RequestedRuns.of(project.root).add(

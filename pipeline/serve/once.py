@@ -15,6 +15,8 @@ from pipeline.runs.requested import FOLDER
 from pipeline.serve.access import Access
 from pipeline.text.ids import digest
 
+MOST_KEYS = 10_000
+"""Answers of a day that are kept for one caller."""
 IdempotencyKey = Annotated[
     str,
     Header(
@@ -34,12 +36,15 @@ def once(
     """Return what ``work`` returns, or what it has returned for this key of this caller.
 
     ``what`` names the kind of request, and ``body`` is what it asks for. Answers are kept until
-    the end of the next day (UTC). Raises UsageError for a key that was sent with another body.
+    the end of the next day (UTC). Raises UsageError for a key that was sent with another body, and
+    for more than ``MOST_KEYS`` in a day.
     """
     if not key:
         return work()
     folder = access.served.root / FOLDER / "keys"
-    name, asked = f"{digest(access.turns_key, what, key)}.json", digest(*body)
+    # A front end could make users up, so its keys are counted together.
+    caller = digest(access.asker.name)
+    name, asked = f"{caller}/{digest(access.turns_key, what, key)}.json", digest(*body)
     with alone_in(folder):
         days = _days()
         for day in days:
@@ -51,6 +56,10 @@ def once(
                     "Idempotency-Key: it was sent with another body before; send a new key"
                 )
             return known["answer"]
+        if sum(1 for _ in (folder / days[0] / caller).glob("*.json")) >= MOST_KEYS:
+            raise UsageError(
+                f"Idempotency-Key: {MOST_KEYS:,} were sent today; send the request without one"
+            )
         answer = work()
         for old in folder.iterdir():
             # A later day is that of a process whose clock is ahead.

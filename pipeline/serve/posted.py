@@ -1,5 +1,6 @@
 """Documents over HTTP: add, replace, list and delete those that the project itself keeps."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from pipeline.text.ids import digest
 MEGABYTE = 2**20
 ACCEPTED = 202
 MOST_LISTED = 1000
+MOST_READ = 4
+"""Bodies that are read at a time, each of ``max_request_mb`` at most."""
 MOST_NAMED = 20
 """Ids of documents that a line of the audit log names."""
 JSON_TYPE, FORM_TYPE = "application/json", "multipart/form-data"
@@ -57,8 +60,9 @@ def add_documents(
     )
 
     _route_looks(routes, queries)
-    _route_additions(routes, queries)
-    _route_single_writes(routes, queries)
+    readers = asyncio.Semaphore(MOST_READ)
+    _route_additions(routes, queries, readers)
+    _route_single_writes(routes, queries, readers)
     app.include_router(routes)
 
 
@@ -95,7 +99,7 @@ def _route_looks(routes: APIRouter, queries: Queries) -> None:
         return await _within_turn(queries, http, look)
 
 
-def _route_additions(routes: APIRouter, queries: Queries) -> None:
+def _route_additions(routes: APIRouter, queries: Queries, readers: asyncio.Semaphore) -> None:
     @routes.post(
         "/v1/documents",
         summary="Add documents",
@@ -106,7 +110,7 @@ def _route_additions(routes: APIRouter, queries: Queries) -> None:
     async def add(http: Request, idempotency_key: IdempotencyKey = "") -> Response:
         """Add texts or files, or replace those of the same id. The next run reads them; request it
         by `POST /v1/runs`."""
-        sent = await _read(http, writer(http).project)
+        sent = await _read(http, writer(http).project, readers)
 
         def look(access: Access) -> Response:
             folder = own_folder(access.served)
@@ -126,7 +130,7 @@ def _route_additions(routes: APIRouter, queries: Queries) -> None:
         return await _within_turn(queries, http, look)
 
 
-def _route_single_writes(routes: APIRouter, queries: Queries) -> None:
+def _route_single_writes(routes: APIRouter, queries: Queries, readers: asyncio.Semaphore) -> None:
     @routes.put(
         "/v1/documents/{id}",
         summary="Write a document",
@@ -136,7 +140,7 @@ def _route_single_writes(routes: APIRouter, queries: Queries) -> None:
     )
     async def put(http: Request, id: str) -> Response:
         """Write the document of this id, whether there is one or not: a text, or one file."""
-        sent = await _read(http, writer(http).project)
+        sent = await _read(http, writer(http).project, readers)
 
         def look(access: Access) -> Response:
             folder = own_folder(access.served)
@@ -170,11 +174,13 @@ def _route_single_writes(routes: APIRouter, queries: Queries) -> None:
         return await _within_turn(queries, http, look)
 
 
-async def _read(http: Request, project: Project) -> Sent:
+async def _read(http: Request, project: Project, readers: asyncio.Semaphore) -> Sent:
     """Return the body of a request. Raises HTTPException for a form that cannot be read, and for a
     client that has disconnected."""
     try:
-        return await _read_whole(http, project)
+        # A body is in memory whole until it is written.
+        async with readers:
+            return await _read_whole(http, project)
     except ClientDisconnect:
         raise HTTPException(400, "the client disconnected before the end of the body") from None
 
@@ -239,8 +245,14 @@ def _parsed(body: bytes) -> Any:
 def _refuse_too_much(documents: Sequence[OwnDocument], folder: OwnFolder, project: Project) -> None:
     """Raise HTTPException if the folder would hold more than settings allow."""
     most = project.settings.serve.documents.max_total_mb
+    most_files = project.settings.serve.documents.max_files
     sizes = {one.id: one.size for one in folder.kept()}
     sizes |= {one.id: len(one.content) for one in documents}
+    if len(sizes) > most_files:
+        raise HTTPException(
+            413,
+            f"documents: more than {most_files} together (serve.documents.max_files); delete some",
+        )
     if sum(sizes.values()) > most * MEGABYTE:
         raise HTTPException(
             413,

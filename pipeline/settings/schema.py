@@ -534,12 +534,14 @@ class PostedSettings(Section):
     max_request_mb: PositiveInt = 32
     max_documents: PositiveInt = 1000
     max_total_mb: PositiveInt = 10_000
+    max_files: PositiveInt = 100_000
 
 
 class RunsSettings(Section):
     """The ceilings of runs that are requested over HTTP. A run that may spend needs one of them, or
-    one of its own."""
+    one of its own. ``workflows`` are those that can be requested; by default that of settings."""
 
+    workflows: tuple[str, ...] = ()
     cost_per_run: NonNegativeFloat | None = None
     cost_per_day: NonNegativeFloat | None = None
 

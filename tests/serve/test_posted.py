@@ -2,6 +2,7 @@
 found."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +24,7 @@ SETTINGS = [
     f"serve.keys.front={{key: {FRONT}, writer: true, acts_for_users: true}}",
     f"serve.keys.reader={{key: {READ}}}",
     f"serve.keys.editor={{key: {EDIT}, editor: true}}",
-    "serve.documents={max_request_mb: 2, max_documents: 5, max_total_mb: 1}",
+    "serve.documents={max_request_mb: 2, max_documents: 5, max_total_mb: 1, max_files: 50}",
     "serve.audit={enabled: true, texts: text}", "serve.max_body_kb=16",
 ]  # fmt: skip
 TEXT = "Osric Hale dredged the Tollen Quay in 1901."
@@ -43,7 +44,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 @pytest.fixture(scope="module")
 def served(folder: ProjectFolder) -> Iterator[Serving]:
-    with folder.open(*SETTINGS, "serve.read_only=false") as project, serving(project) as served:
+    workflows = "serve.runs.workflows=[fast, index, none]"
+    with (
+        folder.open(*SETTINGS, workflows, "serve.read_only=false") as project,
+        serving(project) as served,
+    ):
         yield served
 
 
@@ -124,6 +129,15 @@ def test_documents_from_the_answer_202_to_the_answer_that_cites_them(
     )
     cited = {one["source"]: one["metadata"] for one in evidence.json()["references"]}
     assert cited["posted/quay.md"] == {"year": 9}
+    # A load alone reads no document.
+    post(served, {"id": "unread", "text": "Not read."})
+    with folder.open() as project:
+        project.load()
+    assert state(served, "unread")["state"] == "waiting"
+    # The time of a file that has the content which was read tells nothing.
+    os.utime(folder.root / "data" / "input" / "posted" / "quay.md")
+    assert (state(served, "quay")["state"], found["run"]) == ("in", ended["run"])
+    ask(served, "DELETE", "/v1/documents/unread")
     # An edit waits for the next run, and a document that is gone is gone at once here.
     ask(served, "PUT", "/v1/documents/quay", json={"text": f"{TEXT} It silted up."})
     assert state(served, "quay")["state"] == "waiting"
@@ -142,7 +156,9 @@ def test_documents_from_the_answer_202_to_the_answer_that_cites_them(
     assert not [one for one in lines if one["kind"] != "edit"]
 
 
-def test_the_same_key_of_a_request_is_answered_the_same_and_works_once(served: Serving):
+def test_the_same_key_of_a_request_is_answered_the_same_and_works_once(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+):
     one, other = {"id": "once", "text": "First."}, {"id": "once", "text": "Second."}
     again = {"Idempotency-Key": "n1"}
     first = post(served, one, **again)
@@ -152,6 +168,10 @@ def test_the_same_key_of_a_request_is_answered_the_same_and_works_once(served: S
     assert ask(served, "GET", "/v1/documents/once").status_code == 404
     refused = post(served, other, **again)
     assert (refused.status_code, "Idempotency-Key" in said(refused)) == (422, True)
+    monkeypatch.setattr("pipeline.serve.once.MOST_KEYS", 1)
+    refused = post(served, one, **{"Idempotency-Key": "n2"})
+    assert (refused.status_code, "without one" in said(refused)) == (422, True)
+    assert post(served, one, **again).json() == first.json()
 
 
 @pytest.mark.parametrize(
@@ -233,11 +253,22 @@ def test_a_run_that_cannot_begin_says_why(served: Serving, folder: ProjectFolder
 
 
 def test_the_ceiling_of_a_day_is_told_as_spent(folder: ProjectFolder):
-    limits = ["serve.read_only=false", "serve.runs={cost_per_day: 0}"]
+    limits = ["serve.read_only=false", "serve.runs={cost_per_day: 0, workflows: [index]}"]
     with folder.open(*SETTINGS, *limits) as project, serving(project, ready=False) as served:
         refused = ask(served, "POST", "/v1/runs", json={"workflow": "index", "max_cost": 1})
         assert (refused.status_code, refused.json()["error"]["type"]) == (429, "spent")
         assert "Retry-After" in refused.headers
+
+
+def test_only_workflows_of_settings_can_be_requested_and_only_so_many_files_kept(
+    folder: ProjectFolder,
+):
+    limits = ["serve.read_only=false", "serve.documents.max_files=1"]
+    with folder.open(*SETTINGS, *limits) as project, serving(project, ready=False) as served:
+        refused = ask(served, "POST", "/v1/runs", json={"workflow": "index"})
+        assert (refused.status_code, "serve.runs.workflows" in said(refused)) == (422, True)
+        refused = post(served, {"id": "n1", "text": "1"}, {"id": "n2", "text": "2"})
+        assert (refused.status_code, "max_files" in said(refused)) == (413, True)
 
 
 @pytest.mark.parametrize("rights", [{"where": {"a": 1}}, {"view": "v"}])
