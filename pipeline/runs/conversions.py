@@ -3,7 +3,7 @@ what the others cost."""
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,42 @@ class CollectingConverter(WrappedConverter):
         return [known or not_yet for known in results]
 
 
+@dataclass
+class Unpacked:
+    """The chosen files of archives, repositories and buckets, and what became of them.
+
+    They exist only while the step that lists them is called, so they are converted within it.
+    """
+
+    names: Collection[str]
+    results: list[Converted] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def wrapped(self, asked: Asked) -> Asked:
+        return UnpackedConverter(asked, self) if isinstance(asked, Converter) else asked
+
+
+@dataclass(frozen=True)
+class UnpackedConverter(WrappedConverter):
+    """A converter that converts the chosen unpacked files, and no others."""
+
+    unpacked: Unpacked
+
+    def convert(
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        listener: object = None,
+        repeats: Repeats | None = None,
+    ) -> list[Converted]:
+        chosen = [file for file in files if file.name in self.unpacked.names]
+        began = time.monotonic()
+        self.unpacked.results += self.converter.convert(chosen, rules) if chosen else []
+        self.unpacked.seconds += time.monotonic() - began
+        not_yet = NotConverted("not_converted", "is to be converted yet")
+        return [known or not_yet for known in self.converter.known(files, rules)]
+
+
 @dataclass(frozen=True)
 class ConversionReport:
     """The result of conversions: ``failed`` of the ``converted`` files gave no text. ``remaining``
@@ -90,23 +126,32 @@ def convert_files(
     collected = Collected()
     workflow = project.workflow(name)
     previous = project.snapshots.manifest(workflow.name)
-    for step in workflow.steps:
-        if step.verb.roles_of(Converter) and not step.inputs:
-            examined = examine_source(step, previous.steps, project.snapshots)
-            project.resources.call(examined, {}, collected.wrapped)
+    examined = [
+        examine_source(step, previous.steps, project.snapshots)
+        for step in workflow.steps
+        if step.verb.roles_of(Converter) and not step.inputs
+    ]
+    for step in examined:
+        project.resources.call(step, {}, collected.wrapped)
     drawn = sorted(collected.files, key=lambda one: digest(one[0].name))
     chosen = drawn if sample is None else drawn[:sample]
+    unpacked = Unpacked({file.name for file, _ in chosen if not file.path.exists()})
+    if unpacked.names:
+        for step in examined:
+            project.resources.call(step, {}, unpacked.wrapped)
     by_rules: list[tuple[ConversionRules, list[FileToConvert]]] = []
     for file, rules in chosen:
+        if file.name in unpacked.names:
+            continue
         same = next((files for known, files in by_rules if known == rules), None)
         if same is None:
             by_rules.append((rules, [file]))
         else:
             same.append(file)
-    began, results = time.monotonic(), list[Converted]()
+    began, results = time.monotonic(), unpacked.results
     for rules, files in by_rules:
         results += project.converter.convert(files, rules)
-    seconds = time.monotonic() - began
+    seconds = unpacked.seconds + time.monotonic() - began
     failed = sum(isinstance(result, NotConverted) for result in results)
     tokens = tuple(project.tokenizer.count(_text_of(result)) for result in results)
     return ConversionReport(len(results), failed, len(drawn) - len(chosen), seconds, tokens)
@@ -178,7 +223,8 @@ def _rest_by_sample(sample: ConversionReport) -> tuple[float, float, float]:
     if not total or not rest:
         return 0.0, 0.0, 0.0
     expected = rest * mean(sample.tokens)
-    spread = stdev(sample.tokens) if number > 1 else expected
+    # One file tells nothing of how files differ; usual ones differ by about their mean.
+    spread = stdev(sample.tokens) if number > 1 else mean(sample.tokens)
     # The mean of the sample is uncertain, and so is the sum of the remaining files around it.
     error = TWO_SIDED_95 * spread * math.sqrt(rest**2 / number + rest)
     return max(expected - error, 0.0) / total, expected / total, (expected + error) / total

@@ -1,6 +1,7 @@
 """Files are converted without a run, all of them or a sample, from which the others' price is
 estimated."""
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,27 @@ def test_a_sample_estimates_what_a_plan_after_all_conversions_says(
     assert exact["calls"] > known > 0
     assert folder.invoke("convert").stdout.startswith("0 files converted")
     assert "no other file" in " ".join(folder.report("plan", "--sample", "5")["notes"])
+
+
+def test_files_of_an_archive_are_converted(folder: ProjectFolder):
+    with zipfile.ZipFile(folder.root / "data" / "input" / "more.zip", "w") as archive:
+        for number in range(3):
+            archive.writestr(f"z{number}.rtf", f"Person {number} built the harbour.")
+    sample = folder.report("plan", "--sample", str(FILES + 2))["by_sample"]["sample"]
+    assert (sample["converted"], sample["failed"], sample["remaining"]) == (FILES + 2, 0, 1)
+    rest = folder.report("convert")
+    assert (rest["converted"], rest["failed"]) == (1, 0)
+
+
+def test_a_sample_of_one_file_says_little_but_not_nothing():
+    estimate = estimate_rest(
+        ConversionReport(1, 0, 9, 1.0, (100,)),
+        {"calls": 0, "cost": None},
+        {"calls": 10, "cost": None},
+    )
+    calls = estimate.amounts["calls"]
+    assert calls is not None
+    assert calls[2] < 10 * 9 * 4
 
 
 def test_an_estimate_is_wider_where_files_differ_more():
