@@ -78,7 +78,7 @@ def _mounts_of(project: "Services") -> list[str]:
 
     found: list[str] = []
     for record in project.snapshots.manifest(project.shown_workflow()).steps.values():
-        found += json.loads(record.components["inputs"].get(MOUNTS, "[]"))
+        found += json.loads(record.components.get("inputs", {}).get(MOUNTS, "[]"))
     return found
 
 
@@ -197,10 +197,12 @@ class _Tables:
         known."""
         if self._contents is None:
             return None
+        listed = self._contents.get(source, "")
         try:
-            return self._contents.get(source) == hashed(path)[1]
+            return listed == hashed(path)[1]
         except OSError:
-            return False
+            # The list has a reason in place of a hash.
+            return None if listed else False
 
     @cached_property
     def _contents(self) -> Mapping[str, str] | None:
