@@ -103,6 +103,7 @@ def test_nothing_is_written_where_settings_are_read_only(
 def test_documents_from_the_answer_202_to_the_answer_that_cites_them(
     served: Serving, folder: ProjectFolder
 ):
+    assert ask(served, "POST", "/v1/documents", READ, json={}).status_code == 403
     sent = post(served, {"id": "quay", "text": TEXT, "title": "The quay", "metadata": {"year": 9}})
     assert sent.status_code == 202
     assert sent.json()["documents"] == [{"id": "quay.md", "changed": True}]
@@ -228,7 +229,7 @@ def test_runs_requested_while_one_is_going_become_one_after_it(
         assert len({one["id"] for one in asked}) == 1
         again = ask(served, "POST", "/v1/runs", json={}).json()
         assert again["id"] == asked[0]["id"]
-    before = Runs.of(folder.root).known_ids()
+        before = Runs.of(folder.root).known_ids()
     path = f"/v1/runs/{asked[0]['id']}"
     wait_until(lambda: ask(served, "GET", path).json()["state"] == "ended", LOST)
     assert len(Runs.of(folder.root).known_ids()) == len(before) + 1
