@@ -41,6 +41,7 @@ OF_TOOLS = {
 }
 """Headers of a request for a tool; other requests may have them too."""
 FOR_ALL_DOCUMENTS = (
+    "/v1/",
     "/nights",
     "/ui/nights",
     "/ui/pin",
