@@ -122,7 +122,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "extend_communities": {},
     "extract_claims": {},
     "resolve_claims": {},
-    "keep_reports": {},
+    "keep_reports": {"communities": "extended_communities"},
     "report_new_communities": {},
     "report_communities": {},
     "report_communities_with_claims": {},
