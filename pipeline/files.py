@@ -218,8 +218,13 @@ def _is_being_written(partial: Path) -> bool:
     number = partial.name.removeprefix(".").partition("-")[0]
     if not number.isdecimal() or int(number) == os.getpid():
         return False
+    return is_living(int(number))
+
+
+def is_living(process: int) -> bool:
+    """Check that this machine has a process with this number, whoever owns it."""
     try:
-        os.kill(int(number), 0)
+        os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:

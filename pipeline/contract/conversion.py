@@ -68,7 +68,7 @@ class PartFault:
 
 @dataclass(frozen=True)
 class PartDocument:
-    """One of the documents in a file that has many, such as a mail of a mailbox.
+    """A document in a file that has many, such as a mail of a mailbox.
 
     ``key`` names it within the file, ``line`` is its position there, counted from 1. The others are
     as in `Conversion`.

@@ -15,6 +15,7 @@ from pipeline.contract.conversion import (
     FileToConvert,
     NotConverted,
 )
+from pipeline.engine.bill.counting_models import mark_unconverted
 from pipeline.engine.bill.duration import span_in_words
 from pipeline.engine.plan import examine_source
 from pipeline.engine.resources import Asked, WrappedConverter
@@ -57,8 +58,7 @@ class CollectingConverter(WrappedConverter):
         for file, known in zip(files, results, strict=True):
             if known is None:
                 self.collected.files.append((file, rules))
-        not_yet = NotConverted("not_converted", "is to be converted yet")
-        return [known or not_yet for known in results]
+        return mark_unconverted(results)
 
 
 @dataclass
@@ -93,8 +93,7 @@ class UnpackedConverter(WrappedConverter):
         began = time.monotonic()
         self.unpacked.results += self.converter.convert(chosen, rules) if chosen else []
         self.unpacked.seconds += time.monotonic() - began
-        not_yet = NotConverted("not_converted", "is to be converted yet")
-        return [known or not_yet for known in self.converter.known(files, rules)]
+        return mark_unconverted(self.converter.known(files, rules))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pipeline.runs.correction_steps import CORRECT, MERGE, RESOLVE
 from pipeline.runs.ontology_steps import ATTRIBUTES, CONFORM
 from pipeline.runs.services import Services
 from pipeline.verbs.conform_extractions import ConformParams
+from pipeline.verbs.read_table import TableParams
 
 SHOWN = 20
 """The corrections without effect that the notes of a run show; of others it gives the number."""
@@ -86,7 +87,9 @@ def _note_own_documents(workflow: Workflow, statements: Iterable[Decision]) -> I
 def reads_own_statements(workflow: Workflow) -> bool:
     """Check that a step of the workflow makes documents of added statements."""
     reading = find_step(workflow, READ_TABLE)
-    return reading is not None and bool(getattr(reading.params, "corrections", ""))
+    if reading is None or not isinstance(reading.params, TableParams):
+        return False
+    return bool(reading.params.corrections)
 
 
 def note_effect(workflow: Workflow, decision: Decision, records: int | None) -> Iterator[str]:

@@ -47,6 +47,10 @@ def _note_types(
     given = tables.get(conform.inputs[RECORDS])
     if given is None or not params.entity_types or params.other_entities != REJECT:
         return
+    conformed = tables.get(conform.outputs["conformed_extractions"])
+    if conformed is not None and conformed.rows == given.rows:
+        # No record was left out, so most nights read no table for this.
+        return
     records = store.read(given, ["kind", "type"])
     types = records.loc[records["kind"] == "entity", "type"].value_counts()
     outside = types[_are_outside(types.index, params)]

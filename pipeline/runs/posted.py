@@ -18,8 +18,11 @@ import pyarrow.compute
 from pipeline.contract.conversion import own_converters
 from pipeline.documents.file_hashes import hashed
 from pipeline.documents.owned import Kept, OwnFolder
+from pipeline.engine.documents.row_deletions import PLACE, file_of
 from pipeline.errors import UsageError
-from pipeline.runs.reports import STAMP
+from pipeline.runs.reports import STAMP, Runs
+from pipeline.snapshots.store import Manifest
+from pipeline.snapshots.tables import TableStore
 
 if TYPE_CHECKING:
     from pipeline.runs.services import Services
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 # Type checkers do not see the functions of pyarrow.compute: they are created at import.
 pc: Any = pyarrow.compute
 WAITING, IN, LEFT_OUT = "waiting", "in", "left_out"
-PARTS = ("#", ":")
-"""The characters that separate the name of a file from a record, a page or a line of it."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,14 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def states_of(project: "Services", kept: Sequence[Kept]) -> list[PostedDocument]:
-    """Return these documents with their states, by the runs of the workflow that the workspace
-    shows."""
-    folder, runs = own_folder(project), _Runs(project)
+def states_of(project: "Services", folder: OwnFolder, kept: Sequence[Kept]) -> list[PostedDocument]:
+    """Return these documents of the folder with their states, by the runs of the workflow that the
+    workspace shows."""
+    workflow = project.shown_workflow()
+    manifest = project.snapshots.manifest(workflow)
+    runs = _Runs(project.runs, workflow, manifest)
     sources = [folder.source_of(one.id) for one in kept]
-    tables = _Tables(project, runs.workflow, sources)
+    tables = _Tables(project.snapshots.tables, manifest, sources)
     found = []
     for one, source in zip(kept, sources, strict=True):
         is_read = tables.was_read(folder.path / one.id, source)
@@ -145,10 +148,10 @@ def states_of(project: "Services", kept: Sequence[Kept]) -> list[PostedDocument]
 class _Runs:
     """The runs of the shown workflow that have loaded tables."""
 
-    def __init__(self, project: "Services"):
-        self.runs, self.workflow = project.runs, project.shown_workflow()
-        self.ids = self.runs.all_ids()
-        steps = project.snapshots.manifest(self.workflow).steps.values()
+    def __init__(self, runs: Runs, workflow: str, manifest: Manifest):
+        self.runs, self.workflow = runs, workflow
+        self.ids = runs.all_ids()
+        steps = manifest.steps.values()
         self.sources = {record.step for record in steps if "documents" in record.outputs}
         self._by_place: dict[int, dict[str, Any] | None] = {}
 
@@ -188,9 +191,9 @@ class _Runs:
 class _Tables:
     """The rows of the last run's tables about these files of the folder, by their source."""
 
-    def __init__(self, project: "Services", workflow: str, sources: Sequence[str]):
-        self.project, self.wanted = project, pa.array(sources, pa.string())
-        self.manifest = project.snapshots.manifest(workflow)
+    def __init__(self, tables: TableStore, manifest: Manifest, sources: Sequence[str]):
+        self.tables, self.manifest = tables, manifest
+        self.wanted = pa.array(sources, pa.string())
 
     def was_read(self, path: Path, source: str) -> bool | None:
         """Return whether the last run has read the present content of a file; None if that is not
@@ -211,7 +214,7 @@ class _Tables:
             listed = record.outputs.get("files")
             if listed is not None and "documents" in record.outputs:
                 columns = ["name", "content"]
-                rows = self.project.snapshots.tables.read_arrow(listed, columns)
+                rows = self.tables.read_arrow(listed, columns)
                 found = rows.filter(pc.is_in(rows["name"], self.wanted)).to_pydict()
                 return dict(zip(found["name"], found["content"], strict=True))
         return None
@@ -221,7 +224,7 @@ class _Tables:
         """The ids of documents."""
         found: dict[str, list[str]] = {}
         for id, source in self._rows("documents", ["id", "source"]):
-            found.setdefault(_file_of(source), []).append(id)
+            found.setdefault(file_of(source), []).append(id)
         return found
 
     @cached_property
@@ -232,22 +235,15 @@ class _Tables:
             "rejects", ["row_id", "step", "reason", "message"]
         ):
             reject = {"step": step, "reason": reason, "message": message}
-            found.setdefault(_file_of(row_id), []).append(reject)
+            found.setdefault(file_of(row_id), []).append(reject)
         return found
 
     def _rows(self, table: str, columns: list[str]) -> list[tuple[str, ...]]:
         """Return the rows whose first or second column names one of the files."""
         if table not in self.manifest.tables:
             return []
-        found = self.project.snapshots.tables.read_arrow(self.manifest.tables[table], columns)
+        found = self.tables.read_arrow(self.manifest.tables[table], columns)
         key = found["source" if "source" in columns else "row_id"]
-        files = pc.replace_substring_regex(key, f"[{''.join(PARTS)}](.|\n)*", "")
+        files = pc.replace_substring_regex(key, PLACE, "")
         own = found.filter(pc.is_in(files, self.wanted)).select(columns).to_pandas()
         return list(own.itertuples(index=False, name=None))
-
-
-def _file_of(source: str) -> str:
-    """Return the name of the file of a record, a page or a line."""
-    for separator in PARTS:
-        source = source.partition(separator)[0]
-    return source

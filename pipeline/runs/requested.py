@@ -9,7 +9,6 @@ workflow, and the ceilings of their cost.
 Ids sort by time. All processes that serve the project share the folder, and ``alone_in`` locks it.
 """
 
-import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pipeline.errors import BudgetError, DamagedError, UsageError
-from pipeline.files import alone_in, read_json, write_json
+from pipeline.files import alone_in, is_living, read_json, write_json
 from pipeline.runs.reports import STAMP, Runs, process_of
 
 FOLDER = "data/requests"
@@ -272,13 +271,7 @@ def _is_going(left: RequestedRun) -> bool:
     # After a restart of the machine another process may have its number.
     if not left.pid or (datetime.now(UTC) - taken).total_seconds() > START_SECONDS:
         return False
-    try:
-        os.kill(left.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return is_living(left.pid)
 
 
 def _read_all(folder: Path, since: str = "") -> Iterator[RequestedRun]:

@@ -241,9 +241,8 @@ class Services:
 
         if not self.settings.lightrag.files or not reads_lightrag(workflow):
             return False
-        has_more = bool(self.settings.inputs)
         if (
-            has_more
+            self.settings.inputs
             or has_files(self.input_folder)
             or has_tables((self.tables_root or self.root) / FOLDER)
             or has_own_statements(self.root / CORRECTIONS)

@@ -79,8 +79,9 @@ def _route_looks(routes: APIRouter, queries: Queries) -> None:
         """Return the documents that were added here, sorted by id, each with its state."""
 
         def look(access: Access) -> Response:
-            kept = [one for one in own_folder(access.served).kept() if one.id > after]
-            states = [one.to_json() for one in states_of(access.project, kept[:limit])]
+            folder = own_folder(access.served)
+            kept = [one for one in folder.kept() if one.id > after]
+            states = [one.to_json() for one in states_of(access.project, folder, kept[:limit])]
             more = kept[limit - 1].id if len(kept) > limit else None
             return _json({"documents": states, "next": more})
 
@@ -91,10 +92,11 @@ def _route_looks(routes: APIRouter, queries: Queries) -> None:
         """Return the state of a document: waiting, in since, or left out and why."""
 
         def look(access: Access) -> Response:
-            kept = own_folder(access.served).find(id)
+            folder = own_folder(access.served)
+            kept = folder.find(id)
             if kept is None:
                 raise _no_such()
-            return _json(states_of(access.project, [kept])[0].to_json())
+            return _json(states_of(access.project, folder, [kept])[0].to_json())
 
         return await _within_turn(queries, http, look)
 

@@ -195,14 +195,19 @@ class RehearsedConverter(WrappedConverter):
         repeats: Repeats | None = None,
     ) -> list[Converted]:
         self.tally.keys |= self.converter.keys(files)
-        not_yet = NotConverted(NOT_CONVERTED, "is to be converted yet")
         results = self.converter.known(files, rules)
         for file, known in zip(files, results, strict=True):
             if known is None:
                 # A file that was deleted meanwhile has no size.
                 with suppress(OSError):
                     self.tally.bytes_to_convert += file.path.stat().st_size
-        return [known or not_yet for known in results]
+        return mark_unconverted(results)
+
+
+def mark_unconverted(results: Iterable[Converted | None]) -> list[Converted]:
+    """Return the results, with NOT_CONVERTED in place of those that are not known."""
+    not_yet = NotConverted(NOT_CONVERTED, "is to be converted yet")
+    return [known or not_yet for known in results]
 
 
 def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> set[str]:
