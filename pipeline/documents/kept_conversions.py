@@ -4,9 +4,10 @@ A conversion is kept whatever the file's name and whichever converter is used no
 not be converted, or not completely, is tried again by another converter or within other limits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -41,12 +42,28 @@ def conversion_key(file: FileToConvert) -> str:
         return ""
 
 
+class EachConverter(Protocol):
+    """A converter that reports each file as soon as it is converted."""
+
+    def each(
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        ended: Callable[[int, Converted], None],
+    ) -> None:
+        """Convert the files and call ``ended`` with the index and the result of each.
+
+        The calls are made in the caller's thread.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class KeepingConverter:
     """A converter that keeps each conversion in the cache."""
 
     cache: ConversionCache
-    converter: LimitedConverter = field(default_factory=LimitedConverter)
+    converter: EachConverter = field(default_factory=LimitedConverter)
 
     def convert(
         self,

@@ -130,7 +130,7 @@ class LimitedConverter:
         """
         suffixes = {file.suffix for file in files}
         names = {suffix: converter_name(suffix, rules) for suffix in suffixes}
-        with _processes(rules) as convert:
+        with open_converter(rules) as convert:
 
             def work(place: int) -> tuple[int, Converted]:
                 file = files[place]
@@ -155,7 +155,7 @@ def _count_processors() -> int:
 
 
 @contextmanager
-def _processes(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]]:
+def open_converter(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]]:
     """Provide a function that converts a file in one of several processes, from any thread.
 
     Processes are started as they are needed and killed at the end. Each has half of the memory that

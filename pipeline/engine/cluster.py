@@ -3,8 +3,7 @@ when one ends.
 
 A task is sent as names and fingerprints. A worker reads for itself what they refer to: tables and
 the files of the project from snapshots, which it finds by its own environment, and code from its
-own installation. When it joins, it publishes what it is and declares that as a resource. Dask gives
-a run's tasks only to workers that are what the run is.
+own installation (cluster_worker.py).
 """
 
 import json
@@ -12,22 +11,29 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from secrets import token_hex
 from typing import Any, Literal
 
-from distributed import Client, Future, Worker
+from distributed import Client, Future
 from distributed.comm.core import connect
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from distributed.utils import LoopRunner
 
 import pipeline.errors
-from pipeline.contract.fingerprint import fingerprint
-from pipeline.engine.tasks import Files, Task, Workplace
+from pipeline.engine.cluster_worker import (
+    GRAPHMILL,
+    Facts,
+    Failed,
+    Shipped,
+    answer_about,
+    do_task,
+    resource_of,
+)
+from pipeline.engine.tasks import Files, Task
 from pipeline.errors import DataError, GraphmillError, SettingsError, WorkerError, counted, in_words
 from pipeline.files import sha256_of, temporary_file
 from pipeline.snapshots.folder import UNFINISHED
@@ -39,16 +45,6 @@ CONNECT_SECONDS, CLOSE_SECONDS = 10, 2
 ANSWER_SECONDS = 10.0
 """The seconds that workers have to answer whether they see the snapshots."""
 BUSY = "it does a task: what it sees was not asked"
-GRAPHMILL = "graphmill"
-"""The key under which a worker publishes what it is."""
-Facts = Mapping[str, str]
-"""Properties of a process that can change its results: names, and versions or hashes."""
-
-
-def resource_of(facts: Facts) -> str:
-    """Return the resource that a worker with these facts declares, one unit for one task at
-    a time."""
-    return f"{GRAPHMILL}-{fingerprint(dict(facts))[:16]}"
 
 
 def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Security | None:
@@ -68,38 +64,12 @@ def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Sec
 
 
 @dataclass(frozen=True)
-class Shipped:
-    """The files of a project that are shared with workers, by the hash of their bytes; ``run``: the
-    run they are for."""
-
-    run: str
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.sha256}.zip"
-
-
-@dataclass(frozen=True)
 class There:
     """The workers of a cluster. ``fit``: addresses of those that may do tasks. ``refused``:
     addresses of the others -> why."""
 
     fit: Sequence[str]
     refused: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A task that raised an exception of this ``kind``.
-
-    The message is shared as a file of this ``name``, as it may quote a document. Without a name,
-    the worker did not find the files of the project.
-    """
-
-    worker: str
-    name: str = ""
-    kind: str = ""
 
 
 @dataclass
@@ -138,14 +108,22 @@ class Cluster:
     def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
         if not tasks:
             return
-        client, shipped = self._connected(), self._shipped()
-        self._await_workers(client)
         suspects: list[Task] = []
-        yield from self._done(client, shipped, tasks, suspects.append)
-        # Dask suspects every task that waited at a worker as it ended. Each is tried alone, so that
-        # only one that ends its worker again is blamed.
-        for task in suspects:
-            yield from self._done(client, shipped, [task], _convict)
+        with self.calls() as calls:
+            shipped = self._shipped()
+            yield from self._done(calls, shipped, tasks, suspects.append)
+            # Dask suspects every task that waited at a worker as it ended. Each is tried alone, so
+            # that only one that ends its worker again is blamed.
+            for task in suspects:
+                yield from self._done(calls, shipped, [task], _convict)
+
+    @contextmanager
+    def calls(self) -> Iterator["Calls"]:
+        """Wait for workers, and provide calls to them. Those that are left are cancelled."""
+        client = self._connected()
+        self._await_workers(client)
+        with Calls(self, client) as calls:
+            yield calls
 
     def there(self) -> There:
         """Return the workers as they are now. Raises WorkerError where no scheduler answers."""
@@ -167,7 +145,7 @@ class Cluster:
             answers = {}
             for worker, name in names.items():
                 answers[worker] = client.submit(
-                    _answer, asked, name, key=name, workers=[worker], pure=False
+                    answer_about, asked, name, key=name, workers=[worker], pure=False
                 )
             deadline = time.monotonic() + ANSWER_SECONDS
             faults = {}
@@ -186,60 +164,22 @@ class Cluster:
 
     def _done(
         self,
-        client: Client,
+        calls: "Calls",
         shipped: Shipped,
         tasks: Sequence[Task],
         suspect: Callable[[Task], None],
     ) -> Iterator[tuple[Task, Files]]:
-        keys = {f"{task.step}-{token_hex(16)}": task for task in tasks}
-        needs = {resource_of(self.facts): 1}
-        futures: list[Future] = client.map(
-            _do, tasks, shipped=shipped, key=list(keys), resources=needs, pure=False
-        )
-        going, done = {str(future.key): future for future in futures}, SimpleQueue[Future]()
-        try:
-            for future in futures:
-                future.add_done_callback(done.put)
-            # Dask frees the result of a task when nothing refers to its future any more.
-            del futures
-            while going:
-                try:
-                    future = done.get(timeout=POLL_SECONDS)
-                except Empty:
-                    self._check_workers(client)
-                    continue
-                try:
-                    found = self._result_of(future)
-                except TimeoutError:
-                    # Its worker ended before the result was fetched: another one does the task.
-                    future.add_done_callback(done.put)
-                    continue
-                except KilledWorker:
-                    found = None
-                del going[str(future.key)]
-                task = keys[str(future.key)]
-                if isinstance(found, Failed):
-                    raise self._error_of(task, found)
-                if found is None:
-                    suspect(task)
-                else:
-                    yield task, found
-        finally:
-            if going and client.status == "running":
-                client.cancel(list(going.values()), force=True)
-
-    def _result_of(self, future: Future) -> Files | Failed:
-        """Return the result of a task. Raises TimeoutError if it is not available yet, and
-        KilledWorker."""
-        try:
-            return future.result(timeout=POLL_SECONDS)
-        except (TimeoutError, KilledWorker):
-            raise
-        except (CancelledError, OSError):
-            raise self._gone() from None
-        except Exception as error:
-            # Dask raises many classes, and its versions differ.
-            raise WorkerError(f"dask: {in_words(error)}; see the worker's log") from error
+        by_key = {f"{task.step}-{token_hex(16)}": task for task in tasks}
+        calls.submit(do_task, by_key, shipped=shipped)
+        while calls.going:
+            key, found = calls.next()
+            task = by_key[key]
+            if isinstance(found, Failed):
+                raise self._error_of(task, found)
+            if found is None:
+                suspect(task)
+            else:
+                yield task, found
 
     def _error_of(self, task: Task, failed: Failed) -> GraphmillError:
         where = f"step '{task.step}', bucket {task.bucket}: worker {failed.worker}"
@@ -268,7 +208,7 @@ class Cluster:
             return known(said["message"])
         return GraphmillError(said["message"])
 
-    def _gone(self) -> WorkerError:
+    def gone(self) -> WorkerError:
         return WorkerError(
             f"engine.address: the scheduler at {self.address} is gone; start it again, and run"
             " again: what is finished is kept"
@@ -310,7 +250,7 @@ class Cluster:
     def _await_workers(self, client: Client) -> None:
         """Wait for the number of workers that the settings name, or continue with fewer."""
         began = self.since = time.monotonic()
-        there = self._check_workers(client)
+        there = self.check_workers(client)
         while there < (self.number or 0):
             if time.monotonic() - began > self.wait_seconds:
                 self.tell(
@@ -319,10 +259,10 @@ class Cluster:
                 )
                 break
             time.sleep(POLL_SECONDS / 10)
-            there = self._check_workers(client)
+            there = self.check_workers(client)
         self.number = min(there, self.number) if self.number else None
 
-    def _check_workers(self, client: Client) -> int:
+    def check_workers(self, client: Client) -> int:
         """Return the number of workers that may do tasks, and report each refused one once.
 
         Raises WorkerError when there has been no worker for ``wait_seconds``.
@@ -346,7 +286,7 @@ class Cluster:
         try:
             workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, RuntimeError, TimeoutError, CancelledError, KeyError):
-            raise self._gone() from None
+            raise self.gone() from None
         wanted = resource_of(self.facts)
         fit = [address for address, worker in workers.items() if wanted in worker["resources"]]
         refused = {}
@@ -366,6 +306,76 @@ class Cluster:
                 ours = self.facts.get(name, "none")
                 differ.append(f"{name} {theirs.get(name, 'none')}, here {ours}")
         return f"it has {', '.join(differ)}; install there what is installed here"
+
+
+@dataclass
+class Calls:
+    """Calls of one function under way on a cluster, as a context that cancels those that are left.
+
+    ``going``: those that have not ended, by the keys that their caller chose.
+    """
+
+    cluster: Cluster
+    client: Client
+    going: dict[str, Future] = field(default_factory=dict, init=False)
+    ended: SimpleQueue[Future] = field(default_factory=SimpleQueue, init=False)
+
+    def __enter__(self) -> "Calls":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.going and self.client.status == "running":
+            self.client.cancel(list(self.going.values()), force=True)
+
+    def submit(self, function: Callable[..., Any], by_key: Mapping[str, Any], **more: Any) -> None:
+        """Give workers of the run's kind a call for each key.
+
+        A call receives the value of its key, and the same ``more`` as all others.
+        """
+        needs = {resource_of(self.cluster.facts): 1}
+        futures: list[Future] = self.client.map(
+            function, list(by_key.values()), key=list(by_key), resources=needs, pure=False, **more
+        )
+        self.going |= {str(future.key): future for future in futures}
+        for future in futures:
+            future.add_done_callback(self.ended.put)
+
+    def next(self) -> tuple[str, Any]:
+        """Wait for a call that has ended; return its key and result, None if its worker was ended.
+
+        Raises WorkerError if there are no workers, or if the scheduler is gone.
+        """
+        while True:
+            try:
+                future = self.ended.get(timeout=POLL_SECONDS)
+            except Empty:
+                self.cluster.check_workers(self.client)
+                continue
+            try:
+                found = self._result_of(future)
+            except TimeoutError:
+                # Its worker ended before the result was fetched: another one repeats the call.
+                future.add_done_callback(self.ended.put)
+                continue
+            except KilledWorker:
+                found = None
+            key = str(future.key)
+            # Dask frees the result of a call when nothing refers to its future any more.
+            del self.going[key]
+            return key, found
+
+    def _result_of(self, future: Future) -> Any:
+        """Return the result of a call. Raises TimeoutError if it is not available yet, and
+        KilledWorker."""
+        try:
+            return future.result(timeout=POLL_SECONDS)
+        except (TimeoutError, KilledWorker):
+            raise
+        except (CancelledError, OSError):
+            raise self.cluster.gone() from None
+        except Exception as error:
+            # Dask raises many classes, and its versions differ.
+            raise WorkerError(f"dask: {in_words(error)}; see the worker's log") from error
 
 
 def _greet(address: str, keys: Security | None) -> None:
@@ -388,98 +398,6 @@ def _convict(task: Task) -> None:
         " did it was ended, though it did nothing else, perhaps for want of memory; give it more,"
         " and run again: what is finished is kept"
     )
-
-
-@dataclass
-class WorkerSlot:
-    """The single slot of a worker's process.
-
-    ``opens``: returns what is needed to do tasks from a project's files. ``at``: the files it was
-    last called for, and its result. Tables that were read whole are freed with the run.
-    """
-
-    address: str
-    snapshots: SnapshotStore
-    opens: Callable[[Path], Workplace]
-    at: tuple[Shipped, Workplace] | None = None
-
-    def workplace(self, shipped: Shipped) -> Workplace | None:
-        """Return what is needed to do tasks of this run, or None if the project's files are not
-        found."""
-        if self.at is None or self.at[0] != shipped:
-            self.at = None
-            self.snapshots.folder.refresh()
-            with suppress(OSError, DataError):
-                path = self.snapshots.tasks.find_shared(shipped.name)
-                if sha256_of(path) == shipped.sha256:
-                    self.at = (shipped, self.opens(path))
-        return self.at[1] if self.at else None
-
-    def failed(self, task: Task, error: Exception) -> Failed:
-        """Share the message of an error as a file, and return the task's failure."""
-        name = f"{task.name}.error"
-        message = str(error) if isinstance(error, GraphmillError) else in_words(error)
-        with (
-            suppress(OSError, GraphmillError),
-            temporary_file(self.snapshots.root / UNFINISHED) as file,
-        ):
-            content = json.dumps({"kind": type(error).__name__, "message": message})
-            file.write_text(content, encoding="utf-8")
-            self.snapshots.tasks.share({name: file})
-        return Failed(self.address, name, type(error).__name__)
-
-
-_slots: list[WorkerSlot] = []
-"""The one slot of a worker's process."""
-
-
-def sit(
-    worker: Worker, facts: Facts, snapshots: SnapshotStore, opens: Callable[[Path], Workplace]
-) -> None:
-    """Set up a worker, before it joins, to do tasks."""
-    resource = resource_of(facts)
-    worker.state.total_resources[resource] = worker.state.available_resources[resource] = 1
-    worker.startup_information[GRAPHMILL] = lambda _: dict(facts)
-    _slots[:] = [WorkerSlot(worker.address, snapshots, opens)]
-
-
-def _do(task: Task, shipped: Shipped) -> Files | Failed:
-    """Do a task in a worker's process.
-
-    If another worker finished the task just before it was stopped, its note is returned instead.
-    """
-    slot = _slots[0]
-    try:
-        place = slot.workplace(shipped)
-        if place is None:
-            return Failed(slot.address)
-        noted = slot.snapshots.tasks.read_notes([task.name])
-        return noted.get(task.name) or place.do(task)
-    except Exception as error:  # noqa: BLE001 - the client raises it
-        return slot.failed(task, error)
-
-
-def _answer(asked: str, name: str) -> str:
-    """Copy a shared file to a name of this worker's own, so that both sides see what the other
-    writes.
-
-    Returns what is wrong, "" if nothing is; of an exception only its class, since a message may
-    hold a secret.
-    """
-    snapshots = _slots[0].snapshots
-    try:
-        content = snapshots.tasks.find_shared(asked).read_bytes()
-    except FileNotFoundError:
-        return "it sees other snapshots than the run"
-    except (OSError, GraphmillError) as error:
-        return f"it cannot read the snapshots ({type(error).__name__})"
-    try:
-        with temporary_file(snapshots.root / UNFINISHED) as file:
-            file.write_bytes(content)
-            snapshots.tasks.share({name: file})
-    except (OSError, GraphmillError) as error:
-        return f"it cannot write to the snapshots ({type(error).__name__})"
-    return ""
 
 
 def _fault(answer: Future, seconds: float) -> str:

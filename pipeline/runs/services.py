@@ -47,8 +47,8 @@ from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from pipeline.contract.conversion import Converter
     from pipeline.contract.prompts import Prompt
+    from pipeline.documents.kept_conversions import KeepingConverter
     from pipeline.engine.plan import RunOptions, Selection
     from pipeline.engine.resources import Model, Resources
     from pipeline.engine.usage.questions import QuestionJournal
@@ -661,11 +661,15 @@ class Services:
         return open_cache(self.settings, self.root)
 
     @made_once
-    def converter(self) -> Converter:
+    def converter(self) -> KeepingConverter:
         from pipeline.documents.kept_conversions import KeepingConverter
+        from pipeline.documents.limited_converter import LimitedConverter
         from pipeline.models.cache.conversions import ConversionCache
 
-        return KeepingConverter(ConversionCache(self.cache))
+        processes = self.settings.engine.local_workers
+        # One worker is the default of the setting, and no wish to convert files one by one.
+        here = LimitedConverter(processes) if processes > 1 else LimitedConverter()
+        return KeepingConverter(ConversionCache(self.cache), here)
 
     @made_once
     def tokenizer(self) -> Any:

@@ -417,8 +417,14 @@ def _runner(
         step.id for step in workflow.steps if options.reconvert and step.verb.roles_of(Converter)
     ]
     selection = replace(options.selection, force=(*options.selection.force, *converting))
+    resources, workers = project.resources, _processes(project)
+    if project.settings.engine.kind == "dask":
+        from pipeline.runs.worker import ship
+
+        workers = cluster_of(project, partial(ship, project, workflow), progress.told)
+        resources = replace(resources, converter=partial(_cluster_converter, project, workers))
     return Runner(
-        project.resources,
+        resources,
         project.snapshots,
         progress,
         selection=selection,
@@ -430,7 +436,7 @@ def _runner(
         watch_memory=options.memory_profile,
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
         before_calls=before_calls,
-        workers=_workers(project, workflow, progress),
+        workers=workers,
         task_rows=project.settings.engine.task_rows,
         longest_reply=_longest_reply(project.usage_folder),
         ask_nobody=partial(run_quietly, project) if options.without_calls else None,
@@ -446,16 +452,20 @@ def _longest_reply(usage: Path) -> Callable[[str], int]:
     return lambda step: known().get(step, 0)
 
 
-def _workers(project: Services, workflow: Workflow, progress: Progress) -> Workers | None:
-    engine = project.settings.engine
-    if engine.kind == "dask":
-        from pipeline.runs.worker import ship
+def _cluster_converter(project: Services, cluster: "Cluster") -> Converter:
+    """Return the converter of a run on a cluster. It keeps conversions as that of the project."""
+    from pipeline.runs.cluster_conversions import ClusterConverter
 
-        return cluster_of(project, partial(ship, project, workflow), progress.told)
-    assert engine.workers != "adaptive"
-    if engine.workers <= 1:
+    kept = project.converter
+    return replace(kept, converter=ClusterConverter(cluster, kept.converter))
+
+
+def _processes(project: Services) -> Workers | None:
+    """Return the worker processes on this machine that settings name, or None for this one."""
+    number = project.settings.engine.local_workers
+    if number == 1:
         return None
-    return Processes(engine.workers, partial(_workplace, project.root, project.settings))
+    return Processes(number, partial(_workplace, project.root, project.settings))
 
 
 def cluster_of(

@@ -135,7 +135,7 @@ def _provider(model: EmbeddingSettings) -> str:
 def dask_setup(worker: "Worker") -> None:
     """Set up a worker's process; Dask calls it for ``dask worker --preload
     pipeline.runs.worker``."""
-    from pipeline.engine.cluster import sit
+    from pipeline.engine.cluster_worker import sit
 
     where = os.environ.get(SNAPSHOTS, "")
     if not where:

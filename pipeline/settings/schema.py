@@ -333,6 +333,11 @@ class EngineSettings(Section):
     task_rows: PositiveInt | None = None
     tls: TlsSettings = TlsSettings()
 
+    @property
+    def local_workers(self) -> int:
+        """The number of processes on this machine that work; 1 where a cluster does."""
+        return 1 if self.kind == "dask" or self.workers == "adaptive" else self.workers
+
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Self:
         if self.kind == "dask" and not self.address.startswith(("tcp://", "tls://")):

@@ -67,7 +67,7 @@ def test_workers_with_other_snapshots_fail(
 def test_workers_without_the_right_to_write_fail(folder: ProjectFolder, dask_cluster: DaskCluster):
     """The doctor looks for the file that a worker says it has written."""
     dask_cluster.see(folder)
-    with patch.object(engine_cluster, "_answer", lambda asked, name: ""):
+    with patch.object(engine_cluster, "answer_about", lambda asked, name: ""):
         _, *workers = examined(folder)
     assert [one.verdict for one in workers] == ["failed", "failed"]
     assert all("is not in the run's" in one.fact for one in workers)

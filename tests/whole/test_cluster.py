@@ -2,6 +2,7 @@
 cluster's own processes. Over a bucket, and with what is killed on the way:
 test_cluster_kills.py."""
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 from distributed import Client
 from distributed.protocol import pickle as dask_pickle
 
+from pipeline.contract.conversion import FileToConvert
+from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.engine import cluster as engine_cluster
 from pipeline.engine import tasks
 from pipeline.engine.cluster import Cluster
@@ -24,9 +27,10 @@ from pipeline.engine.run_report import Progress
 from pipeline.engine.tasks import Task, Workplace
 from pipeline.errors import GraphmillError, SettingsError, WorkerError
 from pipeline.project import Project
-from pipeline.runs import worker
+from pipeline.runs import cluster_conversions, worker
+from pipeline.snapshots.folder import UNFINISHED
 from pipeline.snapshots.store import Manifest
-from tests.projects import ProjectFolder, read_yaml, write_yaml
+from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, write_yaml
 from tests.servers.dask_cluster import DaskCluster
 from tests.whole.test_workers import finished, names, project_with
 
@@ -280,3 +284,88 @@ def test_settings_that_no_run_can_follow(tmp_path: Path, engine: str, fault: str
     folder = project_with(tmp_path / "p", "pass", steps=2)
     with pytest.raises(SettingsError, match=fault):
         Project.open(folder.root, [engine])
+
+
+def project_with_files(root: Path, number: int) -> ProjectFolder:
+    """Return a project with so many notebooks and pages to convert, and two damaged files."""
+    folder = new_project(root, NO_STORE, {"a.txt": "Ada Holm built the Skarrow Lamp."})
+    path = folder.root / "workflows/fast.yaml"
+    written = read_yaml(path)
+    write_yaml(path, {**written, "steps": written["steps"][:1]})
+    places = folder.root / "data/input"
+    for place in range(number):
+        cells = [{"cell_type": "markdown", "source": f"# Note {place}\n\n{CANARIES['text']}"}]
+        (places / f"{place}.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+        (places / f"{place}.html").write_text(f"<h1>Page {place}</h1><p>Built in 187{place}.")
+    (places / "damaged.ipynb").write_text("{")
+    (places / "damaged.docx").write_text("no archive")
+    return folder
+
+
+def documents_of(folder: ProjectFolder) -> Mapping[str, Any]:
+    """Index the project, and return the names of its snapshots."""
+    with folder.open() as project:
+        project.index("fast")
+        return names(project.snapshots.manifest("fast"))
+
+
+@contextmanager
+def converted_here() -> Iterator[list[str]]:
+    """Provide the names of the files that this process lets its own converter convert."""
+    found: list[str] = []
+    each = LimitedConverter.each
+
+    def noting(self: LimitedConverter, files: Sequence[FileToConvert], *more: Any) -> None:
+        found.extend(file.name for file in files)
+        each(self, files, *more)
+
+    with patch.object(LimitedConverter, "each", noting):
+        yield found
+
+
+def test_workers_convert_files_and_give_the_documents_and_rejects_of_one_process(
+    tmp_path: Path, dask_cluster: DaskCluster
+):
+    alone = project_with_files(tmp_path / "alone", number=3)
+    folder = project_with_files(tmp_path / "p", number=3)
+    dask_cluster.see(folder)
+    held: list[bytes] = []
+    dumps = dask_pickle.dumps
+
+    def noted(*given: Any, **named: Any) -> bytes:
+        held.append(dumps(*given, **named))
+        return held[-1]
+
+    with converted_here() as here, patch.object(dask_pickle, "dumps", noted):
+        made = documents_of(folder)
+    assert not here
+    assert any(b"ipynb" in part for part in held)
+    assert not [part for part in held if CANARIES["text"].encode() in part]
+    assert not list((folder.root / "data/snapshots" / UNFINISHED).glob("convert-*"))
+    assert made == documents_of(alone)
+    with folder.open() as project:
+        assert set(project.table("rejects", "fast")["row_id"]) == {
+            "damaged.ipynb",
+            "damaged.docx",
+        }
+
+
+def test_files_are_converted_here_where_workers_have_another_converter_or_are_not_needed(
+    tmp_path: Path, dask_cluster: DaskCluster
+):
+    folder = project_with_files(tmp_path / "p", number=1)
+    dask_cluster.see(folder)
+    other = "another converter 1.0"
+    with (
+        converted_here() as here,
+        patch.object(cluster_conversions, "LEAST_FILES", 4),
+        patch.object(cluster_conversions, "converter_name", lambda suffix, rules: other),
+    ):
+        documents_of(folder)
+    assert sorted(here) == ["0.html", "0.ipynb", "damaged.docx", "damaged.ipynb"]
+    places = folder.root / "data/input"
+    (places / "0.html").write_text("<h1>Page 0</h1><p>Built in 1880.")
+    folder.edit_settings(engine={"kind": "dask", "address": "tcp://127.0.0.1:9"})
+    with converted_here() as here:
+        documents_of(folder)
+    assert here == ["0.html"]
