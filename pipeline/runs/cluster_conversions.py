@@ -110,7 +110,7 @@ class ClusterConverter:
                 new = {}
                 while waiting and (not under_way or has_room(len(under_way), shared_bytes)):
                     place, file = waiting.pop()
-                    shared = self._share(place, file, names[file.suffix], rules)
+                    shared = self._share_copy(place, file, names[file.suffix], rules)
                     if shared is None:
                         yield place, None
                         continue
@@ -127,7 +127,7 @@ class ClusterConverter:
                     del under_way[key]
                     shared_bytes -= shared.size
 
-    def _share(
+    def _share_copy(
         self, place: int, file: FileToConvert, converter: str, rules: ConversionRules
     ) -> SharedFile | None:
         """Share a copy of the file; return None if it cannot be read."""
