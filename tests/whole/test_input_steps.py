@@ -198,7 +198,7 @@ def test_one_step_alone(folder: ProjectFolder):
         ("[{verb: load_documents}]", r"input\.steps\[0\]: verb 'load_documents' does not turn"),
         (
             "[{vreb: select_documents}]",
-            r"settings\.yaml: unknown key 'input\.steps\.0\.vreb'; did you mean 'verb'\?",
+            r"--set: unknown key 'input\.steps\.0\.vreb'; did you mean 'verb'\?",
         ),
         (
             "[{verb: select_documents, arg: {}}]",
