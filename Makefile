@@ -61,8 +61,10 @@ demo-dask: dev  ## the demo on a Dask cluster of this machine: two workers, snap
 neo4j: dev  ## a local Neo4j to try things on, without Docker
 	$(BIN)/python tests/servers/neo4j_server.py
 
+# One more than the two cores for which the tests are made: many tests wait for a server.
+TEST_PROCESSES ?= 3
 test: dev  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 
 test-full: dev  ## all tests, the heavy ones whole: about an hour
 	GRAPHMILL_FULL=1 $(BIN)/python -m pytest

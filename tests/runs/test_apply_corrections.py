@@ -35,7 +35,11 @@ DOCUMENTS = {
 LATER = "Nobody came to Quill Point. Governor Pell left the Brack Institute to Rhoda Kell."
 WORKFLOWS = ("communities", "claims", "resolved", "kept_reports", "with_view")
 """Workflows of init; names that a model judges; reports that stand for a while; a view for some."""
-SEEDS = [(workflow, seed) for workflow in WORKFLOWS for seed in range(size(1, 20))]
+IN_EVERY_RUN = ("resolved", "kept_reports", "with_view")
+"""The workflows of the reduced form. They have the steps of the others, but for those of claims."""
+SEEDS = [
+    (workflow, seed) for workflow in size(IN_EVERY_RUN, WORKFLOWS) for seed in range(size(1, 20))
+]
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,8 @@ EMIT = {
 }
 COUNTS = {
     "tables": {
-        "fast": size(1, 200),
-        "index": size(1, 60),
+        "fast": size(0, 200),
+        "index": size(0, 60),
         "communities": size(1, 40),
         # The reduced form draws histories with claims in PostgreSQL, tables included.
         "claims": size(0, 60),
