@@ -8,6 +8,7 @@ at the end, so that no text can lead a reader elsewhere under its number.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 from urllib.parse import quote
 
@@ -54,6 +55,7 @@ class Rendering:
     links: Permalinks
     references: Mapping[int, Reference] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
+    titles: dict[int, str] = field(default_factory=dict)
     _read: int = 0
     _written: int = 0
     _last: str = ""
@@ -94,7 +96,7 @@ class Rendering:
         lines: list[str] = []
         for reference in cited:
             number = self.numbers.setdefault(reference.id, len(self.numbers) + 1)
-            title, address = title_of(reference), self.links.address_of(reference)
+            title, address = self._title(reference), self.links.address_of(reference)
             lines.append(f"{number}. [{title}]({address})" if address else f"{number}. {title}")
         return SOURCES + "\n".join(lines) if lines else ""
 
@@ -105,8 +107,20 @@ class Rendering:
         if reference is None or not address:
             return []
         place = {"start_index": start, "end_index": end}
-        cited = {**place, "title": title_of(reference), "url": address}
+        cited = {**place, "title": self._title(reference), "url": address}
         return [{"type": "url_citation", "url_citation": cited}]
+
+    def _title(self, reference: Reference) -> str:
+        """Return a title that no other passage of the answer has.
+
+        A client that takes passages with equal titles for one source would count them wrong.
+        """
+        if reference.id not in self.titles:
+            title, taken = title_of(reference), set(self.titles.values())
+            others = (f"{title} ({number})" for number in count(2))
+            free = (one for one in chain([title], others) if one not in taken)
+            self.titles[reference.id] = next(free)
+        return self.titles[reference.id]
 
     def _unlinked(self, text: str) -> str:
         """Return the text without links to which a citation in the same paragraph would belong."""

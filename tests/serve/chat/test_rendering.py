@@ -59,7 +59,7 @@ def test_passages_are_numbered_in_the_order_in_which_they_are_cited():
     listed = rendering.list_sources(cited).splitlines()[-2:]
     assert listed == [
         f"1. [A title]({places[0]['url']})",
-        f"2. [A title]({places[1]['url']})",
+        f"2. [A title (2)]({places[1]['url']})",
     ]
 
 
