@@ -41,7 +41,7 @@ class Permalinks:
             return ""
         document = quote(reference.document_id, safe="")
         unit = quote(reference.chunk_id, safe="")
-        return f"{self.root}/documents/{document}?at={unit}#{unit}"
+        return f"{self.root}/documents/{document}?at={unit}"
 
 
 @dataclass
