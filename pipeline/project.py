@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.asking import Asking
-from pipeline.errors import UsageError
+from pipeline.errors import GraphmillError, UsageError
 from pipeline.files import write_text
 from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+    from pipeline.backup.restore import RestoreReport
+    from pipeline.backup.write import BackupReport
     from pipeline.corrections.decisions import Decision as Correction
     from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
@@ -115,6 +117,57 @@ class Project(Asking):
                     yield project
                 finally:
                     project.stop_stores()
+
+    @classmethod
+    def restore(
+        cls,
+        file: str | Path,
+        folder: str | Path,
+        workspace: str | None = None,
+        purged: str | Path | None = None,
+        overrides: Sequence[str] = (),
+        advanced: Advanced = silent,
+    ) -> RestoreReport:
+        """Restore a backup into an empty folder, and load the stores again; no model is asked.
+
+        See ``restore_files`` for the arguments and errors. A shared database that shows the
+        workspace already is left as it is.
+        """
+        from pipeline.backup.restore import RestoreReport, restore_files, why_not_load
+
+        target = Path(folder).absolute()
+        listed = None if purged is None else Path(purged)
+        restored = restore_files(
+            Path(file), target, workspace, listed, overrides, advanced
+        )  # fmt: skip
+        manifest, problems = restored.manifest, list[str]()
+        workflow = manifest.workflow
+        with cls.open(target, overrides) as project:
+            if workflow:
+                problems = [each for each in (why_not_load(project),) if each]
+            if problems:
+                workflow = ""
+            if workflow:
+                project.load(workflow)
+                found = project.verify(workflow)
+                if not found.agrees:
+                    problems = [*found.problems, f"stores differ; run '{found.repair}'"]
+            return RestoreReport(
+                str(target), len(manifest.files), manifest.created, restored.is_copy,
+                project.settings.workspace, workflow, restored.purged, tuple(problems),
+                restored.notes,
+            )  # fmt: skip
+
+    def backup(
+        self, file: str | Path, with_keys: bool = False, advanced: Advanced = silent
+    ) -> BackupReport:
+        """Write a backup into a new file, also while a run goes on; see backup/write.py.
+
+        It has no keys unless ``with_keys`` is true.
+        """
+        from pipeline.backup.write import write_backup
+
+        return write_backup(self, Path(file).absolute(), with_keys, advanced)
 
     def __enter__(self) -> Project:
         return self
@@ -372,6 +425,7 @@ class Project(Asking):
         section = GraphragSettings(path=str(Path(folder).resolve()))
         project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
         project._refuse_workflow_without("read_graphrag", name)
+        project._refuse_purged(name, "import graphrag")
         report = project.index(name, progress, options=options)
         sizes = {table: one.rows for table, one in self.snapshots.manifest(name).tables.items()}
         unused = note_unused(project.workflow(name), sizes)
@@ -400,6 +454,7 @@ class Project(Asking):
         from pipeline.runs.import_lightrag import take_edits, take_index
 
         self._refuse_workflow_without("read_lightrag", name)
+        self._refuse_purged_index(source, name, of_workspace)
         with self.runs.alone():
             take_index(self, source, of_workspace)
             notes = take_edits(self)
@@ -414,6 +469,27 @@ class Project(Asking):
         alone = replace(self, settings=self.settings.model_copy(update={"lightrag": section}))
         report = alone.index(name, progress, options=options)
         return replace(report, notes=(f"{fact}; {then}", *notes, *report.notes))
+
+    def _refuse_purged(self, name: str, action: str) -> None:
+        """Raise UsageError if the workflow would read a document that was purged."""
+        from pipeline.engine.documents.document_list import present_documents
+        from pipeline.purge.purged import PurgedDocuments, refuse_purged
+
+        if PurgedDocuments.of(self.root).all():
+            present = present_documents(self.workflow(name), self.resources, self.snapshots)
+            refuse_purged(self.root, present.sources if present else (), action)
+
+    def _refuse_purged_index(self, source: str | Path, name: str, of_workspace: str) -> None:
+        """Raise UsageError, with nothing copied, if an index of LightRAG has a purged document."""
+        from pipeline.purge.purged import PurgedDocuments
+        from pipeline.runs.import_lightrag import open_index
+
+        if not PurgedDocuments.of(self.root).all():
+            return
+        with open_index(source, of_workspace) as index:
+            section = self.settings.lightrag.model_copy(update={"path": str(index), "files": ""})
+            settings = self.settings.model_copy(update={"lightrag": section})
+            replace(self, settings=settings)._refuse_purged(name, "import lightrag")
 
     def _asks_about_files(self, name: str) -> bool:
         """Check that the next run of the workflow would ask a chat model about files.
@@ -506,6 +582,16 @@ class Project(Asking):
         from pipeline.purge.document import purge
 
         return purge(self, document)
+
+    def certify_purge(self, report: PurgeReport, file: str | Path) -> None:
+        """Write the certificate of a purge into a new file; see purge/certificate.py."""
+        from pipeline.purge.certificate import write_certificate
+
+        try:
+            stores = "agree with the tables" if self.verify(quick=True).agrees else "differ"
+        except GraphmillError as error:
+            stores = f"not compared: {error}"
+        write_certificate(self, report, Path(file), stores)
 
     def survey(self, document: str) -> Survey:
         """Return what ``purge`` would find of a document. Raises the errors of ``purge``."""

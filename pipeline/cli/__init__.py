@@ -14,9 +14,11 @@ from typer.core import TyperGroup
 
 from pipeline.cli import (
     ask,
+    backup,
     build,
     chat,
     corrections,
+    databases,
     docs,
     evaluate,
     history,
@@ -66,8 +68,8 @@ COMMANDS = (
     inspect.verify, history.status,
     history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage,
     inspect.doctor,
-    inspect.check_laws, maintain.gc, maintain.purge, maintain.export, ask.query, chat.chat,
-    ask.questions, ask.serve,
+    inspect.check_laws, maintain.gc, maintain.purge, backup.backup, backup.restore,
+    maintain.export, ask.query, chat.chat, ask.questions, ask.serve,
     ask.ui, ask.mcp, worker.worker, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
@@ -75,7 +77,9 @@ for command in COMMANDS:
 app.command("eval")(evaluate.evaluate)
 
 stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
-stores_app.command()(maintain.stop)
+stores_app.command()(databases.url)
+stores_app.command()(databases.psql)
+stores_app.command()(databases.stop)
 app.add_typer(stores_app, name="stores")
 
 workspace_app = typer.Typer(help="The workspaces of the databases.", no_args_is_help=True)

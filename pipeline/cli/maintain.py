@@ -1,4 +1,4 @@
-"""The commands gc, purge, stores, workspace, export and import, which maintain a project and
+"""The commands gc, purge, workspace, export and import, which maintain a project and
 exchange its tables with other tools."""
 
 import json
@@ -62,11 +62,18 @@ def purge(
         help="What only earlier nights hold, of any document.")] = False,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     yes: Yes = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE",
+            help="A new file that says what was removed, when and whence, without any content."),
+    ] = None,
 ) -> None:  # fmt: skip
     """Remove a document and every trace of it, with all earlier nights; or the earlier nights
     alone."""
     if (document is not None) == history:
         raise typer.BadParameter("name --document PATH or --history, one of them")
+    if certificate is not None and (document is None or certificate.exists()):
+        raise typer.BadParameter("--certificate names a new file, and goes with --document")
     with open_project(context, folder, overrides, as_json) as project:
         if document is None:
             _purge_history(project, yes, as_json)
@@ -75,6 +82,8 @@ def purge(
             found = project.survey(document).lines()
             _show_and_ask(found, f"Delete {document} and all that was made of it?")
         report = project.purge(document)
+        if certificate is not None:
+            project.certify_purge(report, certificate)
     if as_json:
         print_json(report.to_json())
     else:
@@ -112,16 +121,6 @@ def _tell_unowned(replies: int) -> None:
             f"cache: {counted(replies, 'reply', 'replies')} of an older version, of nobody known,"
             " left; delete those where owner is '' once no other project needs them"
         )
-
-
-def stop(context: typer.Context, folder: Folder = None, overrides: Overrides = None) -> None:
-    """Stop the embedded PostgreSQL, whoever uses it."""
-    with open_project(context, folder, overrides) as project:
-        from pipeline.runs.adapters import EMBEDDED_FOLDER
-        from pipeline.stores.postgres.embedded import stop_embedded
-
-        stopped = stop_embedded(project.root / EMBEDDED_FOLDER)
-    print("stopped" if stopped else "not running")
 
 
 VERSION_SHOWN = 12

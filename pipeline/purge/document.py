@@ -33,6 +33,7 @@ from pipeline.purge import workspaces
 from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import PurgeIntent, PurgeIntents
 from pipeline.purge.next_calls import NextCalls
+from pipeline.purge.purged import PurgedDocuments
 from pipeline.purge.taken_out import TakenOut, take_out
 from pipeline.purge.target import (
     PurgeTarget,
@@ -76,6 +77,7 @@ class PurgeReport:
     - ``files`` counts the deleted snapshot files and records.
     - ``rebuilt`` is true if the embedded PostgreSQL was created again.
     - ``unreached`` names the places that may still hold the document, and why.
+    - ``hashed`` is the keyed hash of the document's name in the list of purged documents.
     """
 
     document: str
@@ -89,6 +91,7 @@ class PurgeReport:
     workspaces: Mapping[str, Deleted] = field(default_factory=dict)
     unreached: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    hashed: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -235,6 +238,8 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     taken = {name: take_out(project, name, target, project.snapshots) for name in subject.workflows}
     _refuse_unloadable(subject, taken)
     intention = intentions.save(_begun(project, subject))
+    # Older backups have the document: a restore purges it again by this note.
+    hashed = PurgedDocuments.of(project.root).note(target.source)
     uncorrected = remove_documents(project, _texts_of(project, subject))
     if uncorrected:
         # The tables of corrections were made of the lines that are gone now.
@@ -293,6 +298,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         {str(workspace): counts for workspace, counts in cleaned.items()},
         _describe_unreached(project, target, unreached, found.foreign),
         notes,
+        hashed,
     )
 
 

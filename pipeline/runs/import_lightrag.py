@@ -1,6 +1,9 @@
 """Take over an index of LightRAG into a project, before a workflow reads it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pipeline.corrections.conflicts import find_conflict
 from pipeline.corrections.decisions import Decision
@@ -39,6 +42,17 @@ def take_index(project: Services, source: str | Path, workspace: str = "") -> No
         copy_tables(str(source), workspace, target)
     else:
         copy_index(Path(source), target)
+
+
+@contextmanager
+def open_index(source: str | Path, workspace: str = "") -> Iterator[Path]:
+    """Give the folder of an index; that of a PostgreSQL is copied to a temporary one."""
+    if not str(source).startswith(SCHEMES):
+        yield Path(source).resolve()
+        return
+    with TemporaryDirectory(prefix="graphmill-lightrag-") as folder:
+        copy_tables(str(source), workspace, Path(folder) / "index")
+        yield Path(folder) / "index"
 
 
 def take_edits(project: Services) -> list[str]:

@@ -78,19 +78,20 @@ def place_of(root: Path) -> str:
     return f"{socket.gethostname()}:{root}"
 
 
-def settle(root: Path) -> None:
+def settle(root: Path, shares: bool = True) -> None:
     """Note the present folder of the project. A project may be moved, or seen by several paths.
 
-    Raises UsageError for a copy: the folder that was noted still has a project with the same id.
+    ``shares``: whether its databases are shared with other folders. Raises UsageError for a copy
+    that does: the folder that was noted still has a project with the same id.
     """
     owner, (noted, noted_owner) = owner_of(root), _noted(root)
     if noted == str(root) and noted_owner == owner:
         return
-    if noted and _has(Path(noted), owner) and not _is_same(Path(noted), root):
+    if shares and noted and has_project(Path(noted), owner) and not _is_same(Path(noted), root):
         raise UsageError(
             f"{root}: a copy of the project in {noted}, which is there too, and both would load as"
-            f" one owner; delete {OWNER_FILE} and {PLACE_FILE} here and set another workspace, or"
-            " remove the other folder"
+            f" one owner; delete {OWNER_FILE} and {PLACE_FILE} of this copy and set another"
+            " workspace in its settings.yaml; 'graphmill restore --workspace NAME' does both"
         )
     write_json(root / PLACE_FILE, {"path": str(root), "owner": owner})
 
@@ -147,7 +148,7 @@ def _is_own(snapshots: Folder, root: Path) -> bool:
     return snapshots.is_private and snapshots.root.resolve().is_relative_to(root.resolve())
 
 
-def _has(root: Path, owner: str) -> bool:
+def has_project(root: Path, owner: str) -> bool:
     """Return whether the project in ``root`` has this owner; false if the folder cannot be read."""
     with suppress(OSError, ValueError):
         return (root / OWNER_FILE).read_text(encoding="utf-8").strip() == owner

@@ -561,10 +561,25 @@ class Services:
 
     @made_once
     def owner(self) -> str:
-        """Return the owner of this project's rows in the stores. Raises UsageError for a copied
-        project."""
-        settle(self.root)
+        """Return the owner of this project's rows in the stores.
+
+        Raises UsageError for a copied project, unless all that it writes to is in its own folder.
+        """
+        settle(self.root, shares=not self._has_all_of_its_own)
         return self.settings.owner or owner_of(self.root)
+
+    @property
+    def _has_all_of_its_own(self) -> bool:
+        """True if stores, snapshots and cache are in the project's folder."""
+        settings = self.settings
+        if self.embedded_folder is None or settings.stores.graph == "neo4j":
+            return False
+        prefix, _, path = settings.cache.partition(":///")
+        if prefix != "sqlite" or settings.snapshots_are_remote:
+            return False
+        folder = self.root.resolve()
+        places = (self.root / path, self.root / settings.snapshots)
+        return all(place.resolve().is_relative_to(folder) for place in places)
 
     @property
     def known_owner(self) -> str:

@@ -20,6 +20,7 @@ from pipeline.project import Project
 from pipeline.serve.access import Access, access_list_of
 from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
+from pipeline.serve.chat.routes import add_chat
 from pipeline.serve.failures import Failure, failure_of, invalid, refused_by, respond
 from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.hang_ups import DelayAfterHangUps
@@ -138,6 +139,7 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     _add_health(app, project, queries, health)
     add_documents(app, queries, FAILURES, KEYS)
     add_runs(app, queries, starter, FAILURES, KEYS)
+    add_chat(app, queries, audit, limits, FAILURES, KEYS)
     access_list, tries = access_list_of(project, for_person_here=token is not None), Tries()
     sessions = sessions_of(project, access_list, token) if limits.page else None
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if sessions else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from pipeline.engine.usage.questions import seconds_left
 from pipeline.errors import (
@@ -69,6 +70,15 @@ BY_STATUS = {
     429: "too_many_wrong_keys",
 }
 
+OF_CHAT_CLIENTS = ("/v1/models", "/v1/chat/completions")
+"""Addresses whose errors have the form that clients of OpenAI's protocol read."""
+CHAT_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+"""Status -> type of an error in that form."""
 WITHOUT_ACTION = {404: "no_path", 405: "no_method"}
 """Texts in place of a status's own phrase."""
 
@@ -83,6 +93,17 @@ class Failure:
     @property
     def error(self) -> dict[str, Any]:
         return {"type": self.type, "message": self.message, "fields": list(self.fields)}
+
+    @property
+    def chat_error(self) -> dict[str, Any]:
+        """The error in the form of OpenAI's protocol."""
+        usual = "server_error" if self.status >= 500 else "invalid_request_error"
+        return {
+            "message": self.message,
+            "type": CHAT_TYPES.get(self.status, usual),
+            "param": self.fields[0]["field"] if self.fields else None,
+            "code": self.type,
+        }
 
     @property
     def headers(self) -> dict[str, str]:
@@ -176,7 +197,20 @@ def refused(status: int, message: str) -> Failure:
     return Failure(status, BY_STATUS.get(status, "failed"), message)
 
 
+class ErrorResponse(JSONResponse):
+    """An error, in the form that clients of the requested address read."""
+
+    def __init__(self, failure: Failure, headers: Mapping[str, str]):
+        super().__init__({"error": failure.error}, failure.status, headers)
+        self.failure = failure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The path may begin with /w/NAME, where the request is refused before it is looked at.
+        if scope["path"].endswith(OF_CHAT_CLIENTS):
+            self.body = self.render({"error": self.failure.chat_error})
+            self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
 def respond(failure: Failure, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(
-        {"error": failure.error}, failure.status, {**failure.headers, **(headers or {})}
-    )
+    return ErrorResponse(failure, {**failure.headers, **(headers or {})})

@@ -58,10 +58,18 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: Stream[bytes], all_told: bool):
-        """Make the response; ``all_told`` is as for ``failure_of``."""
+    def __init__(
+        self,
+        frames: Stream[bytes],
+        all_told: bool,
+        failed: Callable[[Failure], bytes] | None = None,
+    ):
+        """Make the response; ``all_told`` is as for ``failure_of``.
+
+        ``failed`` returns the frame of a failure, by default an event ``error``.
+        """
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(_sent(frames, all_told), headers=headers)
+        super().__init__(_sent(frames, all_told, failed or _error_frame), headers=headers)
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +83,13 @@ class EventStream(StreamingResponse):
             self.frames.close()
 
 
-async def _sent(frames: Stream[bytes], all_told: bool) -> AsyncIterator[bytes]:
+def _error_frame(failure: Failure) -> bytes:
+    return frame("error", failure.error)
+
+
+async def _sent(
+    frames: Stream[bytes], all_told: bool, failed: Callable[[Failure], bytes]
+) -> AsyncIterator[bytes]:
     try:
         while True:
             silent = 0.0
@@ -89,7 +103,7 @@ async def _sent(frames: Stream[bytes], all_told: bool) -> AsyncIterator[bytes]:
                 return
             yield next_frame
     except Exception as error:  # noqa: BLE001 - the status is sent already, so this is an event
-        yield frame("error", failure_of(error, all_told).error)
+        yield failed(failure_of(error, all_told))
 
 
 def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> Iterator[bytes]:

@@ -461,6 +461,16 @@ def _is_origin(address: str) -> str:
     return address
 
 
+def _is_page_address(address: str) -> str:
+    """Check that the text is the address of a page, or empty."""
+    url = urlsplit(address)
+    if address and (url.scheme not in ("http", "https") or not url.hostname):
+        raise ValueError("no address of a page; write https://HOST, with a path if it has one")
+    if url.query or url.fragment:
+        raise ValueError("an address with ? or #; leave them out")
+    return address.rstrip("/")
+
+
 class OidcSettings(Section):
     """An OpenID Connect provider by which people sign in on the page.
 
@@ -559,7 +569,8 @@ class ServeSettings(Section):
     half of them of one key.
     ``timeout`` bounds a query in seconds. ``request_timeout`` is how long a request's headers may
     take to arrive, and its body. ``grace`` is how long queries may go on when the server is
-    stopped.
+    stopped. ``public_url`` is the address of the page in browsers, to which answers for chat
+    clients link.
     """
 
     host: str = "127.0.0.1"
@@ -573,6 +584,7 @@ class ServeSettings(Section):
     runs: RunsSettings = RunsSettings()
     allow: AllowSettings = AllowSettings()
     page: bool = True
+    public_url: Annotated[str, AfterValidator(_is_page_address)] = ""
     session_hours: float = Field(default=12, gt=0)
     read_only: bool = True
     cors_origins: tuple[Annotated[str, AfterValidator(_is_origin)], ...] = ()

@@ -53,10 +53,20 @@ CHANGES = [
     (r'"timings_ms": ?\{[^}]*\}', '"timings_ms"'),
     (r'"question_id": ?"[^"]*"', '"question_id"'),
     (r'"(run|began)": ?"[^"]*"', r'"\1"'),
+    (r'"id": ?"chatcmpl-[^"]*"', '"id"'),
+    (r'"created": ?[0-9]+', '"created"'),
     (r"'question_id': '[^']*'", "'question_id'"),
 ]
 """Parts of an answer that differ between two answers to the same question: times and ids of
 questions and runs."""
+TASK = {
+    "role": "user",
+    "content": (
+        '### Task:\nGenerate a title.\n### Output:\nJSON format: { "title": "..." }\n### Chat'
+        " History:\n<chat_history>\nUSER: Who sold the ledger?\n</chat_history>"
+    ),
+}
+"""A chat front end's request for a title."""
 UNSTEADY_HEADERS = {"date", "content-length", "set-cookie"}
 
 
@@ -130,6 +140,22 @@ def looked(*paths: str, accept: str = "text/html") -> Callable[[random.Random, I
 
 def posted(path: str, *bodies: Mapping[str, Any]) -> Callable[[random.Random, Ids], list[Ask]]:
     return lambda draw, ids: [Ask("POST", path, body) for body in bodies]
+
+
+def chats(draw: random.Random, ids: Ids) -> list[Ask]:
+    """Questions as chat clients ask them, in the caller's own workspace, and a task of one."""
+    asks = [Ask("POST", "/v1/chat/completions", {"model": "none", "messages": [TASK]})]
+    asks.append(Ask("POST", "/v1/chat/completions", {"messages": [TASK]}))
+    for place, question in enumerate(questions(draw)):
+        messages = [
+            {"role": "system", "content": "Be brief."},
+            *question.get("conversation_history", []),
+            {"role": "user", "content": question["query"]},
+        ]
+        mode = question.get("mode", PASSAGE_MODES[0])
+        body = {"model": f":{mode}", "messages": messages, "stream": place % 2 == 0}
+        asks.append(Ask("POST", "/v1/chat/completions", body))
+    return asks
 
 
 def listings(draw: random.Random, ids: Ids) -> list[Ask]:
@@ -235,6 +261,8 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
     ("DELETE", "/v1/documents/{id}"): lambda draw, ids: [Ask("DELETE", "/v1/documents/a")],
     ("POST", "/v1/runs"): posted("/v1/runs", {}, {"max_cost": 1}),
     ("GET", "/v1/runs/{id}"): looked("/v1/runs/none", accept="application/json"),
+    ("GET", "/v1/models"): looked("/v1/models", "/v1/models?modes=true", accept="application/json"),
+    ("POST", "/v1/chat/completions"): chats,
     ("GET", "/login"): looked("/login?next=documents"),
     ("POST", "/login"): signed_in,
     ("POST", "/logout"): posted("/logout", {}),

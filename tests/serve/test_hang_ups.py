@@ -46,7 +46,7 @@ class Requests:
         async def send(message: Message) -> None:
             del message
 
-        scope = {"type": "http", "access": SimpleNamespace(turns_key="busy")}
+        scope = {"type": "http", "path": "/query", "access": SimpleNamespace(turns_key="busy")}
         asyncio.run(self.app(scope, receive, send))
 
     def hang_up(self, times: int) -> None:
@@ -83,7 +83,7 @@ def test_a_body_that_does_not_come_within_its_time_is_answered_also_after_a_dela
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "access": SimpleNamespace(turns_key="busy")}
+    scope = {"type": "http", "path": "/query", "access": SimpleNamespace(turns_key="busy")}
     asyncio.run(requests.app(scope, receive, send))
     assert sent[0]["status"] == 408
     assert (b"connection", b"close") in sent[0]["headers"]

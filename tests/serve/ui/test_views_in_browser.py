@@ -44,6 +44,14 @@ def test_an_answer_and_the_passage_of_its_citation(page: Page, shown: Shown) -> 
     expect(page.locator("article.asked")).to_contain_text("founded by Idra Senn in 1840")
 
 
+def test_a_link_of_a_chat_client_shows_the_passage(page: Page, shown: Shown) -> None:
+    cited = shown.served.ask("/query/data", mode="naive").json()["references"][0]
+    page.set_viewport_size({"width": 800, "height": 200})
+    page.goto(f"{shown.url}/documents/{cited['document_id']}?at={cited['chunk_id']}")
+    expect(page.locator("article.asked")).to_be_in_viewport()
+    page.wait_for_function("window.scrollY > 0")
+
+
 def test_an_answer_comes_in_pieces_and_can_be_stopped_and_asked_again(
     page: Page, shown: Shown
 ) -> None:

@@ -1,0 +1,288 @@
+"""Restores a backup into a new folder, which appears whole or not at all.
+
+The files are written into a folder beside it, and each is compared with its hash. There the project
+gets its own identity, and what was purged since is purged again. Then the folder gets its name.
+Nothing outside of it is touched: neither the original project, nor a database, nor a bucket.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.backup.archive import ArchiveReader, BackupManifest, open_backup
+from pipeline.backup.beside import path_beside
+from pipeline.backup.members import SQLITE_ASIDE
+from pipeline.backup.settings_text import with_values
+from pipeline.errors import (
+    DamagedError,
+    DataError,
+    DiskFullError,
+    GraphmillError,
+    UsageError,
+    counted,
+)
+from pipeline.files import (
+    SETTINGS,
+    flush_folder,
+    write_text,
+)
+from pipeline.purge.document import purge
+from pipeline.purge.purged import LIST, PurgedDocuments
+from pipeline.purge.target import KnownDocuments
+from pipeline.runs.owner import OWNER_FILE, has_project
+from pipeline.runs.services import Services
+from pipeline.settings.file import read_settings
+from pipeline.settings.schema import EMBEDDED
+from pipeline.stores.base import Advanced, silent
+from pipeline.stores.loaded_workspaces import FILE as LOADED
+
+
+@dataclass(frozen=True)
+class RestoredFiles:
+    """The result of a restore, before the stores are loaded.
+
+    ``is_copy`` is true if the project has a new owner, as a copy beside the original. ``purged``
+    has the documents that were purged again, ``notes`` what a person should know.
+    """
+
+    folder: Path
+    manifest: BackupManifest
+    is_copy: bool
+    purged: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RestoreReport:
+    """The result of a restore.
+
+    ``workflow`` was loaded again into ``workspace``, or is "" if nothing was. ``problems`` say why
+    the stores were not loaded, or how they differ from the tables.
+    """
+
+    folder: str
+    files: int
+    created: str
+    is_copy: bool
+    workspace: str
+    workflow: str
+    purged: tuple[str, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.problems else 0
+
+    def lines(self) -> list[str]:
+        kind = "a copy with an owner of its own" if self.is_copy else "the project itself"
+        lines = [
+            f"{self.folder}: {counted(self.files, 'file')} of {self.created}, each checked by its"
+            f" hash; {kind}"
+        ]
+        lines += [f"purged again: {document}" for document in self.purged]
+        if self.workflow:
+            agrees = "not verified" if self.problems else "verified"
+            lines.append(f"workflow {self.workflow}: loaded into {self.workspace}, {agrees}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def restore_files(
+    file: Path,
+    folder: Path,
+    workspace: str | None = None,
+    purged: Path | None = None,
+    overrides: Sequence[str] = (),
+    advanced: Advanced = silent,
+) -> RestoredFiles:
+    """Write the project of a backup into a folder that is empty or not there.
+
+    ``workspace`` makes it a copy with a workspace and an owner of its own. It is a copy too if the
+    original is still in its folder. ``purged`` is the present project's folder, or a copy of its
+    list of purged documents; by default the original's folder, if it is there.
+
+    Raises UsageError for a folder that is not empty, DamagedError for a damaged or hostile backup,
+    DiskFullError, and DataError if a purged document cannot be purged from it. Then nothing is
+    left.
+    """
+    _refuse_used(folder)
+    with open_backup(file) as backup, path_beside(folder) as temporary:
+        manifest = backup.manifest
+        _refuse_too_large(backup, folder.parent)
+        temporary.mkdir(mode=0o700)
+        _extract(backup, temporary, advanced)
+        original = Path(manifest.folder)
+        is_here = has_project(original, manifest.owner)
+        is_copy = workspace is not None or is_here
+        if is_copy:
+            _make_copy(temporary, manifest.owner, workspace)
+        settings = read_settings(temporary, overrides)
+        listed = purged or (original if is_here else None)
+        if listed is not None:
+            PurgedDocuments.of(temporary).take_over(PurgedDocuments.at(listed))
+        again, notes = _purge_again(temporary, overrides, settings.cache)
+        if listed is None:
+            notes.append(
+                f"restore: what was purged after {manifest.created} is not known here, so it is"
+                f" back; restore with --purged and the present {LIST} to have it purged again"
+            )
+        _publish(temporary, folder)
+    return RestoredFiles(folder, manifest, is_copy, tuple(again), tuple(notes))
+
+
+def why_not_load(project: Services) -> str:
+    """Return why the stores of a restored project are not to be loaded unasked, or "".
+
+    A database that others share may show what the original has loaded.
+    """
+    names = {workspace.name for workspace in project.loads_into}
+    for store, lives in project.workspaces().items():
+        for name in sorted(names & set(lives)):
+            live = lives[name]
+            return (
+                f"workspace '{name}' of {store}: it shows what {live.place or 'another folder'} has"
+                " loaded, so it is left as it is; to have a copy beside it, set another workspace"
+                f" in {project.root / SETTINGS}, then 'graphmill -C {project.root} load'; to"
+                " replace it, load at once"
+            )
+    return ""
+
+
+def _refuse_used(folder: Path) -> None:
+    is_used = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+    if is_used or folder.is_symlink():
+        raise UsageError(f"{folder}: not an empty folder; name one that is empty or not there")
+
+
+def _refuse_too_large(backup: ArchiveReader, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if backup.manifest.total > free:
+        raise DiskFullError(
+            f"{folder}: the backup needs {backup.manifest.total / 1e6:,.0f} MB, and"
+            f" {free / 1e6:,.0f} MB are free; make space, or restore to another disk"
+        )
+
+
+def _extract(backup: ArchiveReader, folder: Path, advanced: Advanced) -> None:
+    """Write all files. The folder is new and has no links, so no name can lead out of it."""
+    members = backup.manifest.files
+    for done, member in enumerate(members, start=1):
+        path = folder / member.path
+        try:
+            if member.path.endswith("/"):
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as target:
+                for chunk in backup.content(member):
+                    target.write(chunk)
+            path.chmod(member.mode | 0o600)
+            if member.mtime:
+                os.utime(path, (member.mtime, member.mtime))
+        except (FileExistsError, NotADirectoryError, IsADirectoryError, OverflowError) as error:
+            fact = f"{member.path} cannot be written ({error})"
+            raise DamagedError(backup.file, fact, "use another backup") from error
+        advanced("files", done, len(members))
+
+
+def _make_copy(folder: Path, owner: str, workspace: str | None) -> None:
+    """Give the project an owner of its own, and a workspace of its own if one is named.
+
+    What it knows of databases and batches at an endpoint is the original's.
+    """
+    new = secrets.token_hex(16)
+    write_text(folder / OWNER_FILE, f"{new}\n")
+    (folder / LOADED).unlink(missing_ok=True)
+    path = folder / SETTINGS
+    if workspace is not None:
+        text = path.read_text(encoding="utf-8")
+        write_text(path, with_values(text, {("workspace",): workspace}))
+    cache = read_settings(folder).cache
+    prefix, _, name = cache.partition(":///")
+    database = folder / name
+    if prefix != "sqlite" or not database.resolve().is_relative_to(folder.resolve()):
+        return
+    if database.is_file():
+        with closing(sqlite3.connect(database)) as connection, connection:
+            for table in ("completions", "embeddings", "conversions"):
+                statement = f"UPDATE {table} SET owner = ? WHERE owner = ?"  # noqa: S608 - constants
+                connection.execute(statement, (new, owner))
+            connection.execute("DELETE FROM batches")
+        for suffix in SQLITE_ASIDE:
+            database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
+
+
+def _purge_again(folder: Path, overrides: Sequence[str], cache: str) -> tuple[list[str], list[str]]:
+    """Purge what the list of purged documents names, and return the names and notes.
+
+    The databases of the settings are not opened, and a cache elsewhere is not touched: both may be
+    the original's.
+    """
+    alone = [*overrides, f"stores.postgres.url={EMBEDDED}", "stores.graph=postgres"]
+    alone += ["max_delete_ratio=1"]
+    prefix, _, name = cache.partition(":///")
+    if prefix != "sqlite" or not (folder / name).resolve().is_relative_to(folder.resolve()):
+        alone.append("cache=''")
+    settings = read_settings(folder, alone)
+    with closing(Services(folder, settings, overrides=tuple(alone))) as project:
+        found = PurgedDocuments.of(folder).among(KnownDocuments(project).all)
+        notes: list[str] = []
+        if not found:
+            return [], notes
+        # What the loaded workspaces show is not this restore's to change.
+        loaded = folder / LOADED
+        aside = loaded.read_bytes() if loaded.exists() else None
+        loaded.unlink(missing_ok=True)
+        for document, day in found.items():
+            notes += _take_out_of_file(project, document)
+            try:
+                if KnownDocuments(project).has(document) or KnownDocuments(project).file(document):
+                    purge(project, document)
+            except GraphmillError as error:
+                raise DataError(
+                    f"restore: {document} was purged on {day}, and the backup has it, but it cannot"
+                    f" be purged from it, so nothing is restored: {error}"
+                ) from error
+        if aside is not None:
+            loaded.write_bytes(aside)
+    return list(found), notes
+
+
+def _take_out_of_file(project: Services, document: str) -> list[str]:
+    """Delete the file or archive that still has a purged record, and return a note.
+
+    A purge edits no files, and the file of the backup is older than the purge.
+    """
+    record_of = document.rpartition("#")[0]
+    archive = re.match(r".+?\.zip(?=/)", document, re.IGNORECASE)
+    for name in filter(None, (record_of, archive[0] if archive else "")):
+        path = KnownDocuments(project).file(name)
+        if path is not None and document != name:
+            path.unlink()
+            return [
+                f"restore: {name} is left out, for it has {document}, which was purged; put the"
+                " present file in its place before the next run"
+            ]
+    return []
+
+
+def _publish(temporary: Path, folder: Path) -> None:
+    """Give the folder its name. All files are on disk before."""
+    os.sync()
+    temporary.chmod(0o755)
+    try:
+        # An empty folder is replaced, another one is not.
+        temporary.rename(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: not empty by now; name another folder") from error
+    flush_folder(folder.parent)

@@ -1,0 +1,128 @@
+"""The list of purged documents, by keyed hashes of their names, so that they stay purged.
+
+    data/purged.json    {"documents": hash of a name -> day of its purge}
+    data/purged-key     the secret key of the hashes, without which names could be guessed
+
+A backup that is older than a purge still has the document. A restore therefore compares what a
+backup has with the list of the present project, and an import what it brings with the list here.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipeline.errors import DamagedError, DataError, UsageError
+from pipeline.files import alone_in, read_json, secret_in, write_json, write_text
+
+LIST = "data/purged.json"
+KEY = "data/purged-key"
+_ARCHIVE = re.compile(r".+?\.zip(?=/)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PurgedDocuments:
+    """The list in two files: that of the hashes, and that of their key."""
+
+    list: Path
+    key: Path
+
+    @classmethod
+    def of(cls, root: Path) -> "PurgedDocuments":
+        return cls(root / LIST, root / KEY)
+
+    @classmethod
+    def at(cls, place: Path) -> "PurgedDocuments":
+        """Return the list of a project's folder, or that of a copied file with its key beside it.
+
+        Raises UsageError if one of the two files is missing.
+        """
+        if place.is_dir():
+            found = cls.of(place)
+            # A project that has never purged anything has an empty list.
+            if not found.list.exists():
+                return found
+        else:
+            found = cls(place, place.parent / Path(KEY).name)
+        for file in (found.list, found.key):
+            if not file.is_file():
+                raise UsageError(
+                    f"{file}: no such file; name the present project's folder, or a copy of its"
+                    f" {LIST} with {Path(KEY).name} beside it"
+                )
+        return found
+
+    def all(self) -> dict[str, str]:
+        """Return the day of each purge by the hash of the name. Raises DataError if damaged."""
+        try:
+            return {str(one): str(day) for one, day in read_json(self.list)["documents"].items()}
+        except FileNotFoundError:
+            return {}
+        except (DamagedError, AttributeError, KeyError) as error:
+            raise DataError(
+                f"{self.list}: damaged, so purged documents are not known; put a copy in its place"
+            ) from error
+
+    def note(self, source: str) -> str:
+        """Add a document to the list, and return the hash of its name."""
+        with alone_in(self.list.parent):
+            hashed = self._hash_name(source)
+            self._save({**self.all(), hashed: f"{datetime.now(UTC):%Y-%m-%d}"})
+        return hashed
+
+    def take_over(self, other: "PurgedDocuments") -> None:
+        """Replace this list and its key by those of another project.
+
+        Hashes of another key mean nothing to this one, so nothing is merged.
+        """
+        documents = other.all()
+        if documents:
+            self.key.unlink(missing_ok=True)
+            write_text(self.key, other.key.read_text(encoding="utf-8"))
+            self.key.chmod(0o600)
+            self._save(documents)
+
+    def among(self, sources: Iterable[str]) -> dict[str, str]:
+        """Return the purged documents that these sources are or belong to, each with its day."""
+        documents = self.all()
+        if not documents or not self.key.exists():
+            return {}
+        names = {name for source in sources for name in _names_within(source)}
+        hashes = {name: self._hash_name(name) for name in names}
+        found = {name: documents[one] for name, one in hashes.items() if one in documents}
+        return dict(sorted(found.items()))
+
+    def _hash_name(self, source: str) -> str:
+        key = secret_in(self.key).encode()
+        return hmac.new(key, source.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+
+    def _save(self, documents: Mapping[str, str]) -> None:
+        write_json(self.list, {"documents": dict(sorted(documents.items()))})
+
+
+def _names_within(source: str) -> Iterator[str]:
+    """Yield the names by which a document may have been purged: its own, its file, its archive."""
+    yield source
+    file = source.rpartition("#")[0]
+    if file:
+        yield file
+    archive = _ARCHIVE.match(source)
+    if archive:
+        yield archive[0]
+
+
+def refuse_purged(root: Path, sources: Iterable[str], action: str) -> None:
+    """Raise UsageError if one of the sources was purged from the project in this folder.
+
+    ``action`` names the command in the message.
+    """
+    found = PurgedDocuments.of(root).among(sources)
+    if found:
+        listed = ", ".join(f"{name} (on {day})" for name, day in found.items())
+        raise UsageError(
+            f"{action}: it would bring back what was purged: {listed}; take that out of it, then"
+            " import it again"
+        )
