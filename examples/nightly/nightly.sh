@@ -1,22 +1,26 @@
-#!/usr/bin/env bash
-# A night under cron: nightly.sh PROJECT [WORKFLOW] [OPTION OF graphmill run ...]
-# When there is something to tell, $ALERT gets it on its standard input (by default it goes to standard error, which
-# cron mails). The exit code is graphmill's.
-set -uo pipefail
+#!/bin/sh
+# A command of graphmill under cron: nightly.sh COMMAND [OPTION ...], such as nightly.sh run --max-cost 5
+# When it fails, the command in $ALERT gets a message on its standard input. Without ALERT, or where that fails too,
+# the message goes to standard error, which cron mails. The exit code is graphmill's.
+# "graphmill init --nightly" writes the real paths here.
+graphmill=/opt/graphmill/bin/graphmill
+project=/srv/knowledge
 
-project=${1:?usage: nightly.sh PROJECT [WORKFLOW] [OPTION ...]}
-shift
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# A full disk must not keep the alert from being sent.
+if log=$(mktemp); then trap 'rm -f "$log"' EXIT; else log=/dev/null; fi
 
-report=$(graphmill -C "$project" run "$@" --json 2>"$log")
+"$graphmill" -C "$project" "$@" >"$log" 2>&1 </dev/null
 code=$?
 
-if [ "$code" -ne 0 ] && [ "$code" -ne 4 ]; then # 4: a batch is not ready, a later run goes on with it
-    {
-        echo "graphmill in $project: exit code $code"
-        jq -r '"\(.workflow) \(.run_id) \(.outcome): \(.message); \(.totals.rejects) rejects, cost \(.totals.cost)"' <<<"$report"
-        tail -n 20 "$log"
-    } | bash -c "${ALERT:-cat >&2}"
+tell() {
+    echo "graphmill $1 in $project: exit code $code"
+    tail -n 20 "$log"
+}
+
+# 4: a batch is not ready, a later run goes on with it
+if [ "$code" -ne 0 ] && [ "$code" -ne 4 ]; then
+    if [ -z "${ALERT:-}" ] || ! tell "$1" | sh -c "$ALERT"; then
+        tell "$1" >&2
+    fi
 fi
 exit "$code"

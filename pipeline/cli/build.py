@@ -100,7 +100,7 @@ def init(
     sample: Annotated[bool, typer.Option("--sample",
         help="With documents to try it on, and questions.")] = False,
     nightly: Annotated[bool, typer.Option("--nightly",
-        help="With nightly/: cron, systemd, Kubernetes.")] = False,
+        help="With nightly/: cron, systemd, Kubernetes, with the paths of here.")] = False,
     ontology: Annotated[bool, typer.Option("--ontology",
         help="With ontology.yaml: which types the graph may have.")] = False,
     language: Annotated[str, typer.Option(metavar="CODE",
@@ -416,12 +416,12 @@ def carry_out(
     """
     root = find_root(context, folder)
     with (
-        report_errors(root, as_json),
+        report_errors(root, as_json, log=log),
         page_of_run(root, overrides, page),
         open_project_at(root, overrides) as project,
     ):
         confirm_take_over(project, owners, yes)
-        with run_progress(log) as progress:
+        with run_progress(log, root) as progress:
             report = stages(project, progress).to_json()
         rejects = project.rejects(report["workflow"]) if report["totals"]["rejects"] else None
     if as_json:

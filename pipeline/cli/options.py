@@ -18,6 +18,7 @@ import typer
 from pipeline.engine.run_report import Outcome, RunReport
 from pipeline.errors import GraphmillError, UsageError, counted, exit_code_of
 from pipeline.runs.reports import Runs
+from pipeline.runs.run_log import LogLines
 
 if TYPE_CHECKING:
     from pipeline.project import Project
@@ -201,11 +202,13 @@ def open_project_at(root: Path, overrides: list[str] | None) -> "Project":
 
 
 @contextmanager
-def report_errors(root: Path, as_json: bool = False, stopped: str = STOPPED) -> Iterator[None]:
+def report_errors(
+    root: Path, as_json: bool = False, stopped: str = STOPPED, log: str = "auto"
+) -> Iterator[None]:
     """Report an error inside as one line on stderr and an exit code, with --json also as JSON.
 
     The JSON is the report of the run that failed, else a report with the message alone.
-    ``stopped`` is the message after Ctrl-C.
+    ``stopped`` is the message after Ctrl-C. With a ``log`` "json" the line is JSON too.
     """
     runs = Runs.of(root)
     last = runs.last()
@@ -220,11 +223,16 @@ def report_errors(root: Path, as_json: bool = False, stopped: str = STOPPED) -> 
     except OSError as error:
         fact = f"{error.filename or 'system'}: {error.strerror or error}"
         message, code = f"{fact}; nothing computed is lost", exit_code_of(error)
-    print_aside(message)
+    report = runs.last()
+    has_report = report is not None and report != last
+    if log != "json":
+        print_aside(message)
+    elif not has_report:
+        # The last event of a run that has begun tells the error.
+        LogLines(root, print_whole).tell_error(message, code)
     if as_json:
-        report = runs.last()
         broken_off = RunReport("", "", outcome, code, message=message)
-        print_json(report if report and report != last else broken_off.to_json())
+        print_json(report if has_report else broken_off.to_json())
     raise typer.Exit(code)
 
 
@@ -268,6 +276,12 @@ def print_aside(*facts: str) -> None:
     """Print each fact as a line on stderr; stdout is for results."""
     for fact in facts:
         print(f"graphmill: {fact}", file=sys.stderr)
+
+
+def print_whole(text: str) -> None:
+    """Print a text on stderr with one write, because another thread may print as well."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def split_list(text: str) -> tuple[str, ...]:

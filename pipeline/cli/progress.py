@@ -3,19 +3,20 @@
 Everything here goes to stderr; stdout is for results.
 """
 
-import json
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.console import describe, describe_load
-from pipeline.cli.options import outlive_terminal
+from pipeline.cli.options import outlive_terminal, print_whole
 from pipeline.engine.run_report import LoadCounts, Progress, StepReport
 from pipeline.runs.events import LOAD, Events, Pulse
+from pipeline.runs.run_log import LogLines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,20 +29,20 @@ WIDE_ENOUGH = 80
 
 
 @contextmanager
-def run_progress(log: str) -> Iterator[Progress]:
+def run_progress(log: str, folder: Path) -> Iterator[Progress]:
     """Yield the display of a run's progress.
 
-    ``log`` is "auto" (bars on a terminal, else lines) or "json". The run goes on if the terminal is
-    closed, or if nobody reads the display any more.
+    ``log`` is "auto" (bars on a terminal, else lines) or "json". ``folder`` is the project's. The
+    run goes on if the terminal is closed, or if nobody reads the display any more.
     """
-    with outlive_terminal(), _choose_display(log) as progress:
+    with outlive_terminal(), _choose_display(log, folder) as progress:
         yield progress
 
 
 @contextmanager
-def _choose_display(log: str) -> Iterator[Progress]:
+def _choose_display(log: str, folder: Path) -> Iterator[Progress]:
     if log == "json":
-        events = Events(print_event)
+        events = Events(LogLines(folder, print_whole).tell)
         with _beating(events.beat):
             yield events
         return
@@ -103,11 +104,6 @@ def _bars(console: "Console") -> "RichProgress":
     name = TextColumn("{task.description}", table_column=Column())
     columns = (SpinnerColumn(), name, *bar, MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True)
-
-
-def print_event(event: dict[str, Any]) -> None:
-    """Print an event as a line of JSON."""
-    _print_line(json.dumps(event, ensure_ascii=False))
 
 
 @dataclass
@@ -221,6 +217,4 @@ def _beating(beat: Callable[[], None]) -> Iterator[None]:
 
 
 def _print_line(line: str) -> None:
-    """Print a line on stderr with one write, because another thread may print as well."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    print_whole(f"{line}\n")

@@ -1,5 +1,6 @@
 """The events of a run, as dicts of JSON values for programs that follow it.
 
+run_started     run, workflow
 step_started    step, position, steps
 step_advanced   step, done, expected: rows of work; at most one a second, and when all is done
 step_finished   the fields of StepReport
@@ -11,6 +12,7 @@ load_advanced   store, part (a table or an index), done, expected, rows_per_seco
                 one a second, and at its end (of an index, pages of its table instead of rows)
 load_finished   load (LoadCounts), seconds
 heartbeat       step, done, expected, seconds since it started: no other event for long
+run_ended       outcome, exit_code, message, and the totals of the report: always the last event
 """
 
 import time
@@ -18,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipeline.engine.run_report import LoadCounts, Progress, StepReport
+from pipeline.engine.run_report import LoadCounts, Progress, RunReport, StepReport
 
 HEARTBEAT_SECONDS = 20
 LOAD = "load"
@@ -75,6 +77,15 @@ class Events(Progress):
     tell: OnEvent
     pulse: Pulse = field(default_factory=Pulse)
     unheard: bool = False
+
+    def run_started(self, run_id: str, workflow: str) -> None:
+        self._say({"event": "run_started", "run": run_id, "workflow": workflow})
+
+    def run_ended(self, report: RunReport) -> None:
+        # Nothing is under way any more, so no heartbeat may follow.
+        self.pulse = Pulse()
+        end = {"outcome": report.outcome, "exit_code": report.exit_code, "message": report.message}
+        self._say({"event": "run_ended", **end, **report.totals})
 
     def told(self, fact: str) -> None:
         self._say({"event": "told", "message": fact})

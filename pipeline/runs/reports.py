@@ -5,7 +5,6 @@ import math
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.engine.run_report import LoadCounts, Progress, RunReport, StepReport
+from pipeline.engine.run_report import LoadCounts, RunReport, StepReport
 from pipeline.errors import DamagedError, DiskFullError, LockedError
 from pipeline.files import read_checked, read_json, tell, write_json
 
@@ -29,10 +28,9 @@ TOTALS = frozenset(
 )
 """The fields of the totals that the reports of every version have."""
 BEGUN = ".begun"
+LOG_SUFFIX = ".log"
 STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
 """The time with which the id of a run begins, as a format and as a pattern."""
-NOTED_EVERY = 2.0
-"""Seconds between two notes of how far a step is."""
 PATIENCE = 0.5
 """Seconds to wait for the lock. A process that only looks who holds it has it for an instant, and
 must not make a run fail."""
@@ -267,8 +265,10 @@ class Runs:
     def forget_before(self, run_id: str) -> int:
         """Delete the reports of all runs before this one and return their number.
 
-        Messages in reports may quote documents.
+        All logs are deleted too. Messages in reports and logs may quote documents.
         """
+        for log in self.folder.glob(f"*{LOG_SUFFIX}"):
+            log.unlink()
         earlier = [id for id in self.all_ids() if id < run_id]
         for id in earlier:
             self._report_path(id).unlink()
@@ -303,58 +303,11 @@ class Runs:
     def _report_path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.json"
 
+    def log_path(self, run_id: str) -> Path:
+        return self.folder / f"{run_id}{LOG_SUFFIX}"
+
     def _begun_path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}{BEGUN}"
-
-
-@dataclass
-class ProgressNotes(Progress):
-    """The progress of a run that is also noted where other processes can read it."""
-
-    progress: Progress
-    runs: Runs
-    begun: UnfinishedRun
-    said: float = 0.0
-
-    def told(self, fact: str) -> None:
-        self.progress.told(fact)
-
-    def step_started(self, step: str, position: int, steps: int) -> None:
-        self._note(step=step, position=position, steps=steps, done=0, expected=0)
-        self.progress.step_started(step, position, steps)
-
-    def step_advanced(self, step: str, done: int, expected: int) -> None:
-        if self._is_due:
-            self._note(done=done, expected=expected)
-        self.progress.step_advanced(step, done, expected)
-
-    def step_finished(self, report: StepReport) -> None:
-        self.progress.step_finished(report)
-
-    def load_started(self) -> None:
-        self._note(step="load", position=0, steps=0, done=0, expected=0)
-        self.progress.load_started()
-
-    def load_waits(self, fact: str) -> None:
-        self._note(step=f"load, which waits: {fact}")
-        self.progress.load_waits(fact)
-
-    def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
-        if self._is_due:
-            self._note(step=f"load {store} {part}", done=done, expected=expected)
-        self.progress.load_advanced(store, part, done, expected)
-
-    def load_finished(self, counts: LoadCounts, seconds: float) -> None:
-        self.progress.load_finished(counts, seconds)
-
-    @property
-    def _is_due(self) -> bool:
-        return time.monotonic() - self.said >= NOTED_EVERY
-
-    def _note(self, **changed: Any) -> None:
-        self.said = time.monotonic()
-        self.begun = replace(self.begun, **changed, noted=time.time())
-        self.runs.note(self.begun)
 
 
 def rows_written(load: LoadCounts) -> int:

@@ -42,8 +42,10 @@ from pipeline.files import sweep_partials
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.owners import loaded_elsewhere
 from pipeline.runs.correction_notes import note_corrections
+from pipeline.runs.metrics import write_textfile
 from pipeline.runs.ontology_notes import note_ontology
-from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
+from pipeline.runs.reports import UnfinishedRun, clock_now, this_process
+from pipeline.runs.run_log import ProgressNotes, log_of
 from pipeline.runs.services import Services
 from pipeline.runs.without_calls import notes_on_waiting, run_quietly
 from pipeline.settings.schema import Settings
@@ -223,8 +225,10 @@ def run_stages(
             indexes = index_stage in stages
             reach_stores = partial(project.reach_stores, workflow, options, indexes)
         begun = UnfinishedRun(journal.run_id, workflow.name, this_process(), began=clock_now())
-        noted = ProgressNotes(progress, project.runs, begun)
+        log = log_of(project.runs, journal.run_id)
+        noted = ProgressNotes(progress, project.runs, begun, log)
         project.runs.note(begun)
+        noted.run_started(journal.run_id, workflow.name)
         runner = _runner(project, workflow, journal, noted, options, reach_stores)
         state = RunState(
             journal.run_id,
@@ -240,13 +244,23 @@ def run_stages(
             for stage in stages:
                 stage(project, state)
         except BaseException as error:
+            report = state.broken_off(error)
             # The error that ended the run matters more than a report that cannot be written.
             with suppress(DiskFullError):
-                project.runs.save(state.broken_off(error))
+                project.runs.save(report)
+            _publish_figures(project)
+            with suppress(Exception):
+                noted.run_ended(report)
             raise
     report = state.completed()
     project.runs.save(report)
+    _publish_figures(project)
+    noted.run_ended(report)
     return report
+
+
+def _publish_figures(project: Services) -> None:
+    write_textfile(project.root, project.runs, project.settings.metrics.textfile)
 
 
 def _refuse_what_cannot_be_loaded(

@@ -1,5 +1,6 @@
 """The HTTP API of a project."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from functools import partial
@@ -25,6 +26,7 @@ from pipeline.serve.failures import Failure, failure_of, invalid, refused_by, re
 from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
+from pipeline.serve.metrics import Counting, Counts, MetricsPage, WithMetrics, note_mode
 from pipeline.serve.named import with_peer
 from pipeline.serve.new_runs import Starter, add_runs
 from pipeline.serve.posted import MEGABYTE, add_documents
@@ -101,11 +103,16 @@ STREAM = {
 }
 
 
-def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None = None) -> Api:
+def api_of(
+    project: Project,
+    any_host: bool = False,
+    token: OneTimeToken | None = None,
+    counts: Counts | None = None,
+) -> Api:
     """Return the HTTP API of a project.
 
     ``any_host`` is as for ``Guard``. With a ``token``, which signs in the person at this machine,
-    nobody else has access without a key.
+    nobody else has access without a key. ``counts`` are those of /metrics, if it is on.
     """
     limits = project.settings.serve
     if token is not None:
@@ -113,7 +120,7 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
         # this machine's address were a proxy's, every account could name itself as any user.
         alone = limits.users.model_copy(update={"proxies": (), "oidc": OidcSettings()})
         limits = limits.model_copy(update={"users": alone})
-    queries, health, audit = Queries(limits), Health(project), audit_of(project)
+    queries, health, audit = Queries(limits), Health(project), audit_of(project, counts)
     starter = Starter(project)
 
     @asynccontextmanager
@@ -121,7 +128,10 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
         # The person at this machine may change what others may not.
         if token is not None or not limits.read_only:
             starter.start()
+        watching = asyncio.create_task(counts.watch(queries)) if counts else None
         yield
+        if watching:
+            watching.cancel()
         starter.stop()
         await queries.close()
         health.close()
@@ -161,6 +171,11 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
             allow_headers=["*"],
             expose_headers=["Retry-After"],
         )
+    if counts is not None:
+        guarded = Counting(guarded, counts)
+        has_key = bool(limits.metrics_key.get_secret_value())
+        if has_key and limits.metrics_port is None:
+            guarded = WithMetrics(guarded, MetricsPage(project, counts), tries)
     return Api(Told(RequestLog(with_peer(guarded, limits)), TOLD_BROWSERS), queries)
 
 
@@ -186,6 +201,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
     async def query(body: Asked, http: Request, include: Include = None) -> Response:
         """Return the answer and its references."""
         access = _access_of(http)
+        note_mode(http, access.project, body.options)
 
         def work() -> Response:
             find = partial(access.project.query, body.query, access.asker, **body.options)
@@ -199,6 +215,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
         writes an answer."""
         access = _access_of(http)
         options = {**body.options, "only_need_context": True}
+        note_mode(http, access.project, options)
 
         def work() -> Response:
             find = partial(access.project.query, body.query, access.asker, **options)
@@ -209,6 +226,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
 
     async def query_stream(body: Asked, http: Request, include: Include = None) -> Response:
         access = _access_of(http)
+        note_mode(http, access.project, body.options)
 
         def frames() -> Iterator[bytes]:
             with audit.refusals(access, body.query):

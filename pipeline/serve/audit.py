@@ -18,6 +18,7 @@ from pipeline.query.stream import Done, Event, Failed, Sources
 from pipeline.runs.audit import AuditLog, audit_log_of
 from pipeline.serve.access import Access
 from pipeline.serve.failures import failure_of
+from pipeline.serve.metrics import Counts
 
 BROKEN_OFF = "broken off"
 """The outcome of a question whose client has disconnected, or whose time was over."""
@@ -28,10 +29,12 @@ class Audit:
     """The server's part of the audit log. Without a ``log`` in the settings nothing is written.
 
     The line of a question is written before its answer is sent, so that no question is answered
-    without one. The line of a stream is written before its last event.
+    without one. The line of a stream is written before its last event. ``counts`` are those of
+    /metrics, if it is on.
     """
 
     log: AuditLog | None
+    counts: Counts | None = None
 
     def answered(self, access: Access, question: str, find: Callable[[], Answer]) -> Answer:
         """Call ``find``, write a line about the question, and return the answer.
@@ -40,8 +43,7 @@ class Audit:
         """
         with self.refusals(access, question):
             found = find()
-        if self.log is not None:
-            self._answer(access, question, found)
+        self._answer(access, question, found)
         return found
 
     @contextmanager
@@ -56,9 +58,6 @@ class Audit:
 
     def streamed(self, access: Access, question: str, events: Iterator[Event]) -> Generator[Event]:
         """Yield the events, and write a line about how they end. Raises what they raise."""
-        if self.log is None:
-            yield from events
-            return
         outcome, shown, written = BROKEN_OFF, (), False
         try:
             for event in events:
@@ -75,7 +74,7 @@ class Audit:
             outcome = _outcome(error)
             raise
         finally:
-            if not written:
+            if not written and self.log is not None:
                 self._question(access, question, outcome=outcome, passages=_passages(shown))
 
     async def signed_in(
@@ -105,6 +104,10 @@ class Audit:
             await run_in_threadpool(line)
 
     def _answer(self, access: Access, question: str, found: Answer) -> None:
+        if self.counts is not None:
+            self.counts.count_answer(found)
+        if self.log is None:
+            return
         chat = access.project.settings.models.chat.get(found.request.model)
         asked = chat is not None and any(found.usage.values())
         self._question(
@@ -120,8 +123,8 @@ class Audit:
         self.log.add("question", question, **who_of(access), workspace=access.workspace, **fields)
 
 
-def audit_of(project: Project) -> Audit:
-    return Audit(audit_log_of(project.root, project.settings.serve.audit))
+def audit_of(project: Project, counts: Counts | None = None) -> Audit:
+    return Audit(audit_log_of(project.root, project.settings.serve.audit), counts)
 
 
 def who_of(access: Access) -> Mapping[str, str]:

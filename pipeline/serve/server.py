@@ -103,8 +103,9 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-Made = Callable[[Project, bool], Api]
-"""A function that makes the API of a project; the second argument is ``any_host`` of Guard."""
+Made = Callable[..., Api]
+"""A function that makes the API of a project; the second argument is ``any_host`` of Guard. Where
+/metrics is on, it gets ``counts`` too."""
 
 
 def ready_server(made: Made, project: Project, any_host: bool) -> Server:

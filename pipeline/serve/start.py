@@ -2,8 +2,10 @@
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pipeline.errors import StoreError
 from pipeline.project import Project
@@ -21,6 +23,9 @@ from pipeline.serve.server import (
 from pipeline.serve.workers import Workers, share_of
 from pipeline.settings.keys import key_warnings, unknown_models
 
+if TYPE_CHECKING:
+    from pipeline.serve.metrics import Counts
+
 
 def serve(
     project: Project,
@@ -37,8 +42,19 @@ def serve(
     """
     # It needs FastAPI, which the extra for assistants' tools does not install.
     from pipeline.serve.app import api_of
+    from pipeline.serve.metrics import Counts, MetricsPage, metrics_at_port, shared_counts
 
-    return serve_as(api_of, project, "", host, port, no_key, workers)
+    settings = project.settings.serve
+    if not settings.metrics_key.get_secret_value() and settings.metrics_port is None:
+        return serve_as(api_of, project, "", host, port, no_key, workers)
+    counts = shared_counts(workers) if workers > 1 else Counts()
+    with ExitStack() as stack:
+        if settings.metrics_port is not None:
+            page = MetricsPage(project, counts)
+            at = host or settings.host
+            number = stack.enter_context(metrics_at_port(page, at, settings.metrics_port))
+            say(f"metrics on http://{at}:{number}/metrics")
+        return serve_as(api_of, project, "", host, port, no_key, workers, counts)
 
 
 def serve_as(
@@ -49,10 +65,11 @@ def serve_as(
     port: int | None,
     no_key: bool,
     workers: int,
+    counts: "Counts | None" = None,
 ) -> int:
     """Serve the API that ``made`` makes of the project, as ``serve`` does.
 
-    ``what`` is its name in messages.
+    ``what`` is its name in messages. ``counts`` are those of /metrics, if it is on.
     """
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
@@ -60,8 +77,9 @@ def serve_as(
         for warning in (*key_warnings(settings), *unknown_models(project.settings)):
             say(f"warning: {warning}")
         if workers > 1:
-            return _serve_by_workers(made, project, listening, what, workers)
-        return serve_by_one(made, project, listening, what)
+            return _serve_by_workers(made, project, listening, what, workers, counts)
+        one = made if counts is None else partial(made, counts=counts)
+        return serve_by_one(one, project, listening, what)
 
 
 def serve_by_one(
@@ -89,11 +107,12 @@ def _about(project: Project, listening: socket.socket, what: str, by: str = "") 
 
 
 def _serve_by_workers(
-    made: Made, project: Project, listening: socket.socket, what: str, workers: int
-) -> int:
+    made: Made, project: Project, listening: socket.socket, what: str, workers: int,
+    counts: "Counts | None",
+) -> int:  # fmt: skip
     own = replace(project, settings=share_of(project.settings, workers))
     # This process keeps an embedded PostgreSQL running while a worker is replaced.
     with suppress(StoreError):
         project.stores.live()
-    with Workers(made, own, listening, not is_loopback(listening), workers) as serving:
+    with Workers(made, own, listening, not is_loopback(listening), workers, counts) as serving:
         return run(serving.run, _about(project, listening, what, f" by {workers} workers"))

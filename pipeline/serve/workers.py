@@ -13,15 +13,19 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pipeline.errors import Terminated, UsageError, WorkerError
 from pipeline.project import Project
 from pipeline.serve.server import LAST_SECONDS, Made, Server, log, ready_server, say
 from pipeline.settings.schema import AllowSettings, KeySettings, RightsSettings, Settings
+
+if TYPE_CHECKING:
+    from pipeline.serve.metrics import Counts
 
 KeyLimits = TypeVar("KeyLimits", AllowSettings, KeySettings, RightsSettings)
 SPAWN = multiprocessing.get_context("spawn")
@@ -115,18 +119,22 @@ class Worker:
 
 @dataclass
 class Workers:
-    """The workers of a server, which serve inside ``with``. ``project`` has the settings of one."""
+    """The workers of a server, which serve inside ``with``.
+
+    ``project`` has the settings of one. ``counts`` are those of /metrics, if it is on.
+    """
 
     made: Made
     project: Project
     listening: socket.socket
     any_host: bool
     count: int
+    counts: "Counts | None" = None
     there: list[Worker] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         try:
-            self.there += [self._start() for _ in range(self.count)]
+            self.there += [self._start(place) for place in range(self.count)]
             for worker in self.there:
                 worker.wait_until_ready()
         except BaseException:
@@ -150,7 +158,7 @@ class Workers:
                         continue
                     code = worker.process.exitcode
                     say(f"a worker has ended (exit code {code}); another takes its place")
-                    self.there[place] = self._start()
+                    self.there[place] = self._start(place)
                     self.there[place].wait_until_ready()
         finally:
             self.stop()
@@ -167,10 +175,13 @@ class Workers:
             for worker in there:
                 worker.process.kill()
 
-    def _start(self) -> Worker:
+    def _start(self, place: int) -> Worker:
         ready, sender = SPAWN.Pipe(duplex=False)
+        made = self.made
+        if self.counts is not None:
+            made = partial(made, counts=self.counts.of_worker(place))
         given = (
-            self.made,
+            made,
             self.project,
             self.listening,
             self.any_host,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.errors import UsageError
 from pipeline.files import SETTINGS
+from pipeline.settings.schedules import with_real_paths
 
 PACKAGE = Path(str(files("pipeline")))
 PACKAGED = PACKAGE / "templates"
@@ -31,6 +32,7 @@ GRAPHMILL_API_KEY=
 """
 GITIGNORE = ".env\ndata/*\n!data/input/\n!data/questions.jsonl\n"
 SCRIPT = ".sh"
+NIGHTLY = "nightly"
 ONTOLOGY = "ontology.yaml"
 SAMPLE_ONTOLOGY = f"examples/ontology/{ONTOLOGY}"
 SAMPLE_QUESTIONS = "data/questions.jsonl"
@@ -55,8 +57,8 @@ def init_project(
     """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore.
 
     settings.yaml of the new project names ``workflow``. ``sample`` adds documents and questions
-    about them, ``nightly`` the files of docs/nightly.md, ``ontology`` the file ontology.yaml: that
-    of the sample, or else one of comments.
+    about them, ``nightly`` the files of docs/nightly.md with real paths, ``ontology`` the file
+    ontology.yaml: that of the sample, or else one of comments.
     ``language`` is one of LANGUAGES, whose prompts are written in place of the English ones, or "".
 
     Returns the names of the files written, and of those that existed and are left as they are.
@@ -71,6 +73,8 @@ def init_project(
         name: source.read_text(encoding="utf-8")
         for name, source in _templates(sample, nightly, language).items()
     }
+    for name in [name for name in sources if name.startswith(f"{NIGHTLY}/")]:
+        sources[name] = with_real_paths(Path(name).name, sources[name], folder)
     if f"workflows/{workflow}.yaml" not in sources:
         have = ", ".join(
             sorted(Path(name).stem for name in sources if name.startswith("workflows/"))
@@ -127,5 +131,5 @@ def _templates(sample: bool, nightly: bool, language: str) -> dict[str, Path]:
         own_prompts = (root / "prompts" / language).glob("*.md")
         found |= {f"prompts/{prompt.name}": prompt for prompt in own_prompts}
     if nightly:
-        found |= {f"nightly/{source.name}": source for source in root.glob("examples/nightly/*")}
+        found |= {f"{NIGHTLY}/{source.name}": source for source in root.glob("examples/nightly/*")}
     return found

@@ -46,7 +46,7 @@ def key_warnings(serve: ServeSettings) -> Iterator[str]:
     They are about short keys, modes that ``where`` refuses, and groups that no user gets. No
     warning shows a key.
     """
-    keys = {"serve.api_key": serve.api_key}
+    keys = {"serve.api_key": serve.api_key, "serve.metrics_key": serve.metrics_key}
     keys |= {f"serve.keys.{name}.key": one.key for name, one in serve.keys.items()}
     for where, key in keys.items():
         if 0 < len(key.get_secret_value().strip()) < SHORTEST:
@@ -94,6 +94,14 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
                 f" {them}"
             )
         names.setdefault(key, name)
+    metrics_key = serve.metrics_key.get_secret_value()
+    if metrics_key and not metrics_key.strip():
+        yield "serve.metrics_key: only blanks; set it to a key, or to nothing"
+    elif metrics_key and metrics_key in names:
+        yield (
+            f"serve.metrics_key: '{names[metrics_key]}' has the same key, and may ask questions;"
+            " give /metrics its own"
+        )
     for where, rights in rights_by_place(serve).items():
         yield from _faults_of_rights(where, rights, serve)
     yield from _faults_of_users(serve)

@@ -561,6 +561,15 @@ class RunsSettings(Section):
     cost_per_day: NonNegativeFloat | None = None
 
 
+class MetricsSettings(Section):
+    """Figures for Prometheus.
+
+    ``textfile`` is the file that each run writes for node_exporter, "" for one in data/runs.
+    """
+
+    textfile: str = ""
+
+
 class ServeSettings(Section):
     """Settings of ``graphmill serve`` and ``graphmill mcp``.
 
@@ -570,7 +579,8 @@ class ServeSettings(Section):
     ``timeout`` bounds a query in seconds. ``request_timeout`` is how long a request's headers may
     take to arrive, and its body. ``grace`` is how long queries may go on when the server is
     stopped. ``public_url`` is the address of the page in browsers, to which answers for chat
-    clients link.
+    clients link. /metrics is off unless ``metrics_key`` or ``metrics_port`` is set. With a port it
+    is served there, else at the address of the server.
     """
 
     host: str = "127.0.0.1"
@@ -594,6 +604,8 @@ class ServeSettings(Section):
     request_timeout: float = Field(default=30, gt=0)
     max_body_kb: PositiveInt = 1024
     grace: float = Field(default=5, ge=0)
+    metrics_key: SecretStr = SecretStr("")
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
 
 
 class Settings(Section):
@@ -619,6 +631,7 @@ class Settings(Section):
     query: QuerySettings = QuerySettings()
     engine: EngineSettings = EngineSettings()
     serve: ServeSettings = ServeSettings()
+    metrics: MetricsSettings = MetricsSettings()
     verbs: tuple[str, ...] = ()
     snapshots: str = "data/snapshots"
     output: str = "data/output"

@@ -2,12 +2,9 @@
 are there."""
 
 import json
-import os
 import re
-import shlex
 import shutil
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +23,8 @@ from pipeline.errors import (
     UsageError,
     WaitingError,
 )
-from tests.projects import new_project
+from tests.projects import ProjectFolder, new_project
+from tests.schedules import cron_environment, run_line, schedule_of
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = ROOT / "examples" / "nightly"
@@ -45,7 +43,7 @@ FAILURES = {
 CODE = re.compile(r"```\w*\n.*?```|`[^`\n]+`", re.DOTALL)
 COMMENT = re.compile(r"^# .*$", re.MULTILINE)
 COMMAND = re.compile(
-    r"(?:^|[\s/`])(graphmill|nightly\.sh)(?: -C \S+| /\S+)? ([a-z]+)(?![\w@-])([^\n`|>&#;]*)"
+    r"(?:^|[\s/`])(?:graphmill|nightly\.sh)(?: -C \S+)? ([a-z]+)(?![\w@-])([^\n`|>&#;]*)"
 )
 
 
@@ -54,8 +52,7 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     text = page.read_text(encoding="utf-8")
     code = "\n".join(CODE.findall(text)) if page.suffix == ".md" else COMMENT.sub("", text)
     return [
-        ("run" if script == "nightly.sh" else name, re.findall(r"--[a-z-]+", arguments))
-        for script, name, arguments in COMMAND.findall(code)
+        (name, re.findall(r"--[a-z-]+", arguments)) for name, arguments in COMMAND.findall(code)
     ]
 
 
@@ -79,7 +76,10 @@ def test_commands_are_found():
         ("run", ["--max-cost"]),
         ("gc", ["--keep", "--delete"]),
     ]
-    assert commands(NIGHTLY / "graphmill.service") == [("run", ["--max-cost"])]
+    assert commands(NIGHTLY / "graphmill.service") == [
+        ("run", ["--max-cost"]),
+        ("gc", ["--keep", "--delete"]),
+    ]
     assert ("load", ["--manifest"]) in commands(ROOT / "docs" / "nightly.md")
     assert ("doctor", []) in commands(ROOT / "docs" / "nightly.md")
 
@@ -100,7 +100,7 @@ def test_every_exit_code_is_explained():
 
 
 def test_the_kubernetes_job():
-    job = yaml.safe_load((NIGHTLY / "cronjob.yaml").read_text(encoding="utf-8"))
+    job, gc = yaml.safe_load_all((NIGHTLY / "cronjob.yaml").read_text(encoding="utf-8"))
     spec = job["spec"]["jobTemplate"]["spec"]
     codes = {
         rule["action"]: set(rule["onExitCodes"]["values"])
@@ -111,9 +111,12 @@ def test_the_kubernetes_job():
     assert {rule["onExitCodes"]["containerName"] for rule in spec["podFailurePolicy"]["rules"]} == {
         container["name"]
     }
-    assert container["command"][:5] == ["graphmill", "-C", "/project", "run", "index"]
-    assert container["volumeMounts"][0]["mountPath"] == "/project"
+    assert container["command"][:4] == ["graphmill", "-C", "/srv/knowledge", "run"]
+    assert container["volumeMounts"][0]["mountPath"] == "/srv/knowledge"
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    of_gc = gc["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert of_gc["volumes"] == spec["template"]["spec"]["volumes"]
+    assert of_gc["containers"][0]["command"][3:] == ["gc", "--keep", "14", "--delete"]
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not there")
@@ -130,39 +133,55 @@ def test_the_systemd_units(tmp_path: Path):
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-@pytest.fixture
-def night(tmp_path: Path, postgres_url: str) -> Any:
-    """Runs nightly.sh; returns (exit code, the alert)."""
-    project = new_project(tmp_path / "p", postgres_url)
-    command = tmp_path / "bin" / "graphmill"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline "$@"\n')
-    command.chmod(0o755)
-    env = {
-        **project.environment, "PATH": f"{command.parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "ALERT": f"cat >{tmp_path / 'alert'}",
-    }  # fmt: skip
-
-    def run(*arguments: str) -> tuple[int, str]:
-        line = [NIGHTLY / "nightly.sh", project.root, *arguments]
-        done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
-        assert (done.stdout, done.stderr) == ("", "")
-        alert = tmp_path / "alert"
-        return done.returncode, alert.read_text() if alert.exists() else ""
-
-    return run
+@pytest.fixture(scope="module")
+def scheduled(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
+    """A project with a schedule, in a folder whose name needs quotes."""
+    root = tmp_path_factory.mktemp("nightly") / "100% of our notes"
+    folder = new_project(root, postgres_url, workflow="fast")
+    assert folder.invoke("init", "--nightly").exit_code == 0
+    return folder
 
 
-@pytest.mark.skipif(
-    not (shutil.which("jq") and shutil.which("bash")), reason="jq or bash is not there"
-)
-def test_the_script_tells_only_when_there_is_something_to_tell(night: Any):
-    assert night("fast") == (0, "")
-    code, alert = night("nonsense")
-    assert code == UsageError.exit_code
-    assert alert.splitlines()[0].endswith("exit code 2")
-    assert "nonsense.yaml: no such workflow" in alert
+def test_the_lines_of_the_crontab_run_as_cron_runs_them(scheduled: ProjectFolder, tmp_path: Path):
+    alert = tmp_path / "alert"
+    env = cron_environment(tmp_path, ALERT=f"cat >{alert}")
+    lines = schedule_of(scheduled.root).lines
+    assert [line.split()[-3:] for line in lines] == [
+        ["run", "--max-cost", "5"],
+        ["--keep", "14", "--delete"],
+    ]
+    for line in lines:
+        done = run_line(line, env)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not alert.exists()
+    assert [entry["outcome"] for entry in scheduled.invoke("runs", "--json").json] == ["completed"]
+
+
+@pytest.mark.parametrize("line", [0, 1], ids=["run", "gc"])
+def test_the_alert_command_is_called_when_a_command_fails(
+    scheduled: ProjectFolder, tmp_path: Path, line: int
+):
+    alert = tmp_path / "alert"
+    env = cron_environment(tmp_path, ALERT=f"cat >{alert}")
+    command = f"{schedule_of(scheduled.root).lines[line]} --set workspace=A"
+    done = run_line(command, env)
+    first, *rest = alert.read_text(encoding="utf-8").splitlines()
+    name = ("run", "gc")[line]
+    assert first == f"graphmill {name} in {scheduled.root}: exit code {done.returncode}"
+    assert done.returncode == UsageError.exit_code
+    assert rest[-1].startswith("graphmill: ")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("alert", ["", "no-such-command"])
+def test_without_an_alert_command_that_works_cron_gets_the_message(
+    scheduled: ProjectFolder, tmp_path: Path, alert: str
+):
+    env = cron_environment(tmp_path, ALERT=alert)
+    done = run_line(f"{schedule_of(scheduled.root).lines[0]} nonsense", env)
+    assert done.returncode == UsageError.exit_code
+    assert f"graphmill run in {scheduled.root}: exit code 2" in done.stderr
+    assert "nonsense.yaml: no such workflow" in done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="jq is not there")

@@ -30,11 +30,13 @@ def test_a_run_tells_its_events(tmp_path: Path, postgres_url: str):
     with folder.open() as project:
         report = project.run("fast", on_event=told.append)
     assert [event["event"] for event in told if not event["event"].endswith("_advanced")] == [
+        "run_started",
         *["step_started", "step_finished"] * len(report.steps), "load_started", "load_finished",
+        "run_ended",
     ]  # fmt: skip
     finished = [event for event in told if event["event"] == "step_finished"]
     assert [{"event": "step_finished", **step} for step in report.to_json()["steps"]] == finished
-    assert told[-1]["load"] == report.load
+    assert told[-2]["load"] == report.load
     assert json.loads(json.dumps(told)) == told
 
 

@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from string import Template
 
@@ -11,6 +13,7 @@ from pipeline.cli import app
 from pipeline.errors import UsageError
 from pipeline.settings.file import read_settings
 from pipeline.settings.init import init_project
+from pipeline.settings.schedules import find_command
 from pipeline.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +101,37 @@ def test_the_nightly_files_come_into_a_project_that_is_there(tmp_path: Path):
     )
     assert os.access(tmp_path / "nightly" / "nightly.sh", os.X_OK)
     assert not os.access(tmp_path / "nightly" / "crontab", os.X_OK)
+
+
+def test_the_nightly_files_have_the_paths_of_this_project_and_this_graphmill(tmp_path: Path):
+    project = tmp_path / "100% of our /srv/knowledge"
+    init_project(project, nightly=True)
+    folder = project / "nightly"
+    made = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    for name, text in made.items():
+        assert not re.search(r"(?<!our )/srv/knowledge|/opt/graphmill|=graphmill$", text), name
+    command = find_command()
+    words = shlex.split(made["graphmill.service"].partition("ExecStart=")[2].splitlines()[0])
+    assert words[:4] == [command, "-C", str(project).replace("%", "%%"), "run"]
+    for job in yaml.safe_load_all(made["cronjob.yaml"]):
+        template = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (container,) = template["containers"]
+        assert container["command"][:3] == ["graphmill", "-C", str(project)]
+        assert container["volumeMounts"][0]["mountPath"] == str(project)
+    for line in made["crontab"].splitlines():
+        if line[0] != "#":
+            words = shlex.split(line.replace(r"\%", "%"))
+            assert words[5] == str(folder / "nightly.sh")
+
+
+def test_without_a_command_to_start_no_schedule_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"init: no command graphmill in .* or on PATH"):
+        init_project(tmp_path / "p", nightly=True)
+    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize(("code", "name"), [("de", "Deutsch"), ("zh", "中文")])

@@ -21,6 +21,7 @@ from pipeline.settings.schema import (
     InputSettings,
     KeySettings,
     LightragSettings,
+    MetricsSettings,
     ModelsSettings,
     Neo4jSettings,
     OidcSettings,
@@ -64,6 +65,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "serve.users": UsersSettings,
     "serve.users.oidc": OidcSettings,
     "serve.users.groups.default": RightsSettings,
+    "metrics": MetricsSettings,
 }
 UNSAID = {"models.embedding.default.price": {"output"}}
 """An embedding has no output to pay for."""

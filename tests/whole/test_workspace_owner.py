@@ -4,7 +4,6 @@ may."""
 import io
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,8 +18,10 @@ from pipeline.engine.plan import RunOptions
 from pipeline.errors import UsageError
 from pipeline.files import read_json
 from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of
+from pipeline.settings.init import init_project
 from tests.projects import ProjectFolder, new_project
 from tests.records import column
+from tests.schedules import run_line, schedule_of
 from tests.servers.neo4j_server import Neo4jAddress
 
 ROOT = Path(__file__).parents[2]
@@ -102,28 +103,9 @@ def test_a_crontab_with_replace_changes_no_row_of_another_owner(
     mine: ProjectFolder, theirs: ProjectFolder, postgres_url: str
 ):
     before = rows_in(postgres_url, workspace_of(mine))
-    crontab = (ROOT / "examples/nightly/crontab").read_text(encoding="utf-8")
-    [line] = [line for line in crontab.splitlines() if "nightly.sh" in line]
-    words = shlex.split(line)
-    words = words[words.index("nightly.sh") + 1 :]
-    assert words[:2] == ["/srv/knowledge", "index"]
-    script = [
-        "bash",
-        str(ROOT / "examples/nightly/nightly.sh"),
-        str(theirs.root),
-        "fast",
-        *words[2:],
-        "--replace",
-    ]
-    path = f"{Path(sys.executable).parent}:{theirs.environment['PATH']}"
-    done = subprocess.run(
-        script,
-        env={**theirs.environment, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    init_project(theirs.root, nightly=True)
+    [line, _] = schedule_of(theirs.root).lines
+    done = run_line(f"{line} fast --replace", theirs.environment)
     assert done.returncode == 2
     assert f"add --take-over {owner_of(mine.root)}" in done.stderr
     assert rows_in(postgres_url, workspace_of(mine)) == before

@@ -24,6 +24,7 @@ from pipeline.serve.chat.bodies import (
 from pipeline.serve.chat.conversation import Conversation, read_conversation, reply_to_task
 from pipeline.serve.chat.rendering import Permalinks, Rendering
 from pipeline.serve.failures import Failure, respond
+from pipeline.serve.metrics import note_mode
 from pipeline.serve.queries import Queries
 from pipeline.serve.responses import EventStream, answered, json_bytes
 from pipeline.serve.ui.view import access_of
@@ -109,6 +110,7 @@ def _route_completions(
         options: dict[str, Any] = {"conversation_history": conversation.history}
         if mode:
             options["mode"] = mode
+        note_mode(http, access.project, options)
         claim = access.claim(access.project.may_ask_chat(options))
         question = conversation.question
 

@@ -1,0 +1,241 @@
+"""The figures of a project's runs for Prometheus, in its text format.
+
+``graphmill serve`` shows them at /metrics, and each run writes them to a file for the textfile
+collector of node_exporter. Labels are the project's folder, workflows, and words of closed lists.
+No document, user or key is named.
+
+The official client is not used. Its registry counts in one process, and these figures are read from
+reports; what is left of it is the text format, which is the function ``exposition``.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.errors import GraphmillError, in_words
+from pipeline.files import new_file, tell
+from pipeline.runs.reports import DAMAGED, KILLED, UNDER_WAY, RunEntry, Runs
+
+TEXTFILE = "graphmill.prom"
+"""The file for node_exporter in data/runs, unless settings name another."""
+STATES = (
+    "completed", "completed_with_rejects", "failed", "stopped", "waiting",
+    UNDER_WAY, KILLED, DAMAGED,
+)  # fmt: skip
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A value with its labels; ``suffix`` is that of a part of a histogram."""
+
+    labels: Mapping[str, str]
+    value: float
+    suffix: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric with its samples; ``about`` is its help text."""
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    about: str
+    samples: Sequence[Sample]
+
+
+def exposition(metrics: Iterable[Metric]) -> str:
+    """Return metrics in the text format of Prometheus, version 0.0.4."""
+    lines = []
+    for metric in metrics:
+        assert _NAME.fullmatch(metric.name), metric.name
+        if not metric.samples:
+            continue
+        about = metric.about.replace("\\", r"\\").replace("\n", r"\n")
+        lines.append(f"# HELP {metric.name} {about}")
+        lines.append(f"# TYPE {metric.name} {metric.kind}")
+        for sample in metric.samples:
+            labels = ",".join(f'{name}="{_quoted(text)}"' for name, text in sample.labels.items())
+            shown = f"{{{labels}}}" if labels else ""
+            lines.append(f"{metric.name}{sample.suffix}{shown} {_number(sample.value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    """Return a number as Prometheus reads it: whole numbers without a point, and no exponent."""
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+@dataclass(frozen=True)
+class _Night:
+    """A run as the metrics show it; ``succeeded`` is when it did, None if it did not."""
+
+    entry: RunEntry
+    succeeded: float | None = None
+
+
+@dataclass
+class RunMetrics:
+    """The figures of the runs of a project, read from their reports.
+
+    ``read`` keeps what is known of reported runs, whose reports never change.
+    """
+
+    folder: Path
+    runs: Runs
+    read: dict[str, _Night] = field(default_factory=dict)
+
+    def metrics(self) -> list[Metric]:
+        """Return the metrics of the last run of each workflow, and of its last success."""
+        last: dict[str, RunEntry] = {}
+        successes: dict[str, float] = {}
+        for night in self._nights():
+            workflow = night.entry.workflow
+            last.setdefault(workflow, night.entry)
+            if night.succeeded is not None:
+                successes.setdefault(workflow, night.succeeded)
+        built = Sample({"project": self._project, "version": version("graphmill")}, 1)
+        succeeded = [Sample(self._of(name), when) for name, when in successes.items()]
+        return [
+            Metric("graphmill_build_info", "gauge", "The version of graphmill.", [built]),
+            Metric(
+                "graphmill_run_last_success_timestamp_seconds",
+                "gauge",
+                "When the last run ended that indexed everything, with exit code 0.",
+                succeeded,
+            ),
+            *self._of_last_runs(last),
+        ]
+
+    def _nights(self) -> list[_Night]:
+        """Return what is known of all runs of known workflows, the newest first."""
+        # A run without a report may have written one, and may be over, at the next look.
+        unread = [run_id for run_id in self.runs.known_ids() if run_id not in self.read]
+        fresh: dict[str, _Night] = {}
+        for entry in self.runs.entries(unread):
+            report = None if entry.exit_code is None else self.runs.report(entry.run_id)
+            fresh[entry.run_id] = _Night(entry, _success(report) if report else None)
+            if report:
+                self.read[entry.run_id] = fresh[entry.run_id]
+        found: list[_Night] = []
+        for run_id in self.runs.known_ids():
+            night = fresh.get(run_id) or self.read.get(run_id)
+            # The report of a damaged run does not say which workflow it was.
+            if night is not None and night.entry.workflow:
+                found.append(night)
+        return found
+
+    def _of_last_runs(self, last: Mapping[str, RunEntry]) -> list[Metric]:
+        states: list[Sample] = []
+        rejects: list[Sample] = []
+        tokens: list[Sample] = []
+        for workflow, entry in last.items():
+            labels = self._of(workflow)
+            states += [
+                Sample({**labels, "state": state}, float(state == entry.outcome))
+                for state in STATES
+            ]
+            for loss, rows in (("lost", entry.rejects), ("decided", entry.decided)):
+                rejects.append(Sample({**labels, "class": loss}, rows))
+            used = (("input", entry.input_tokens), ("output", entry.output_tokens))
+            for direction, count in used:
+                tokens.append(Sample({**labels, "direction": direction}, count))
+        figures: dict[str, tuple[str, dict[str, float | None]]] = {
+            "start_timestamp_seconds": (
+                "When the last run began.",
+                {name: _seconds(entry.began) for name, entry in last.items()},
+            ),
+            "end_timestamp_seconds": (
+                "When the last run ended; missing while it goes on, and if it was killed.",
+                {name: _seconds(entry.ended) for name, entry in last.items()},
+            ),
+            "duration_seconds": (
+                "How long the last run took.",
+                {name: entry.seconds for name, entry in last.items()},
+            ),
+            "exit_code": (
+                "The exit code of the last run, if it has reported.",
+                {name: entry.exit_code for name, entry in last.items()},
+            ),
+            "model_calls": (
+                "Calls of models in the last run, without those answered by the cache.",
+                {name: entry.calls for name, entry in last.items()},
+            ),
+            "cost": (
+                "The cost of the last run by the models' prices; missing without a price.",
+                {name: entry.cost for name, entry in last.items()},
+            ),
+            "rows_written": (
+                "Rows of the stores that the last run inserted, changed or deleted.",
+                {name: entry.rows_written for name, entry in last.items()},
+            ),
+        }
+        metrics = [
+            Metric("graphmill_run_last_state", "gauge", "1 for the state of the last run.", states),
+            Metric(
+                "graphmill_run_last_rejects", "gauge", "Rejects of the last run by class.", rejects
+            ),
+            Metric("graphmill_run_last_tokens", "gauge", "Tokens of the last run.", tokens),
+        ]
+        for name, (about, values) in figures.items():
+            samples = [
+                Sample(self._of(workflow), value)
+                for workflow, value in values.items()
+                if value is not None
+            ]
+            metrics.append(Metric(f"graphmill_run_last_{name}", "gauge", about, samples))
+        return metrics
+
+    @property
+    def _project(self) -> str:
+        return str(self.folder.absolute())
+
+    def _of(self, workflow: str) -> dict[str, str]:
+        return {"project": self._project, "workflow": workflow}
+
+
+def _success(report: Mapping[str, Any]) -> float | None:
+    """Return when a run succeeded, or None.
+
+    A load alone is no success, since it looks at no document. Nor is a run that asked no model and
+    left replies to the next one.
+    """
+    indexed = bool(report["steps"])
+    waits = any(step["waiting"] for step in report["steps"])
+    if report["exit_code"] != 0 or not indexed or waits:
+        return None
+    return _seconds(RunEntry.of(report).ended)
+
+
+def _seconds(moment: str) -> float | None:
+    """Return a time in ISO 8601 as seconds since 1970; None for ""."""
+    return datetime.fromisoformat(moment).timestamp() if moment else None
+
+
+def write_textfile(folder: Path, runs: Runs, path: str) -> None:
+    """Replace the file for node_exporter: at ``path``, or in data/runs where that is empty.
+
+    Every user may read it, since node_exporter has a user of its own. A file that cannot be written
+    is told on stderr, and ends no run.
+    """
+    target = folder / path if path else runs.folder / TEXTFILE
+    try:
+        if not target.parent.is_dir():
+            raise FileNotFoundError(2, "no such folder", str(target.parent))
+        text = exposition(RunMetrics(folder, runs).metrics())
+        with new_file(target) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.chmod(0o644)
+    except (OSError, GraphmillError) as error:
+        tell(f"metrics.textfile: {in_words(error)}; the figures of this run are not written there")
