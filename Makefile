@@ -8,7 +8,7 @@ GRAPHMILL := $(BIN)/graphmill
 # Tests start hundreds of processes. Without kept bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock image wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -130,11 +130,18 @@ vendor:  ## the libraries of the pages in a browser, from npm, as vendor/index.j
 
 check: lint types layers licences docs test  ## everything that CI runs
 
+# The extras of the image: servers, sources and clusters, but no library that brings a model.
+IMAGE_EXTRAS := serve mcp oidc objects azure docs ontology dask chat
 lock:  ## the lock files, from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-annotate --no-header \
 		--python-version 3.11 pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-annotate --no-header \
 		--python-version 3.11 --group dev -c requirements.lock -o requirements-dev.lock
+	uv pip compile --quiet --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 $(addprefix --extra ,$(IMAGE_EXTRAS)) -c requirements-dev.lock pyproject.toml -o requirements-image.lock
+
+image:  ## the image graphmill, of this checkout (needs Docker)
+	docker build -t graphmill .
 
 wheel: dev  ## the wheel, into dist/
 	$(BIN)/python -m build --wheel
