@@ -466,8 +466,9 @@ def _is_page_address(address: str) -> str:
     url = urlsplit(address)
     if address and (url.scheme not in ("http", "https") or not url.hostname):
         raise ValueError("no address of a page; write https://HOST, with a path if it has one")
-    if url.query or url.fragment:
-        raise ValueError("an address with ? or #; leave them out")
+    # Brackets and blanks would end a link in Markdown.
+    if re.search(r"[?#()<>\s]", address):
+        raise ValueError("an address with ?, #, a bracket or a blank; leave them out")
     return address.rstrip("/")
 
 

@@ -380,6 +380,12 @@ def test_an_origin_that_no_browser_sends_is_refused(project: Path, origin: str):
         read_settings(project, [f"serve.cors_origins=['{origin}']"])
 
 
+@pytest.mark.parametrize("address", ["wiki.example.org", "ftp://a", "http://a?b", "https://a/(b)"])
+def test_an_address_to_which_no_answer_can_link_is_refused(project: Path, address: str):
+    with pytest.raises(SettingsError, match=r"serve\.public_url: (no|an) address"):
+        read_settings(project, [f"serve.public_url={address}"])
+
+
 @pytest.mark.parametrize("origin", ["https://wiki.example.org:8443", "http://[::1]:3000", "*"])
 def test_an_origin_of_a_browser_is_taken(project: Path, origin: str):
     read = read_settings(project, [f"serve.cors_origins=['{origin}']"])

@@ -1,7 +1,11 @@
 """The ``openai`` package as the client of a real server, whose own chat model is scripted."""
 
 import json
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -15,6 +19,7 @@ from tests.serve.route_cases import TASK
 from tests.serve.serving import QUESTION, Serving, serving, wait_until
 from tests.servers.openai_server import OpenAIServer, Reply
 
+DOCS = (Path(__file__).parents[3] / "docs" / "chat-clients.md").read_text(encoding="utf-8")
 PAGE = "https://wiki.example.org/graph"
 ALL, INSTITUTE, HARBOUR = "all-documents", "institute-key", "harbour-key"
 SETTINGS = [
@@ -62,12 +67,10 @@ def prompts(openai: OpenAIServer) -> list[Any]:
     return [request.body["messages"] for request in openai.requests if request.kind == "chat"]
 
 
-def test_models_are_the_workspaces_of_the_key_and_on_request_its_modes(
-    served: Serving, folder: ProjectFolder
-):
+def test_models_are_the_workspaces_of_the_key_and_on_request_its_modes(served: Serving):
     client = client_of(served)
     names = [model.id for model in client.models.list()]
-    assert names == [folder.root.name] or len(names) == 1
+    assert names == [served.health()[1]["workspace"]]
     listed = client.get("/models?modes=true", cast_to=httpx2.Response).json()["data"]
     workspace = names[0]
     assert {one["id"] for one in listed} >= {workspace, f"{workspace}:graph", f"{workspace}:naive"}
@@ -310,6 +313,19 @@ def test_without_an_address_of_the_page_sources_are_named_without_links(
     assert content.partition("**Sources**\n\n")[2].startswith("1. ")
     assert "](" not in content
     assert not answer.choices[0].message.annotations
+
+
+def test_the_examples_of_the_page_run(served: Serving, capsys: pytest.CaptureFixture[str]):
+    [program] = re.findall(r"```python\n(.*?)\n```", DOCS, re.DOTALL)
+    [command] = re.findall(r"```\n(curl .*?)\n```", DOCS, re.DOTALL)
+    here = {"http://127.0.0.1:8020": served.url, "KEY": ALL}
+    for said, meant in here.items():
+        program, command = program.replace(said, meant), command.replace(said, meant)
+    exec(program, {})
+    assert "1. [" in capsys.readouterr().out
+    if shutil.which("curl"):
+        ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+        assert ran.stdout.endswith("data: [DONE]\n\n")
 
 
 def test_without_a_chat_model_the_evidence_is_the_answer(served: Serving, project: Project):
