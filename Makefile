@@ -116,7 +116,8 @@ layers: dev  ## the direction of imports
 licences: dev  ## those of the packages that graphmill needs, and the notices of them
 	$(BIN)/python .ci/licences.py
 
-docs: dev  ## the documentation as a site, into build/site; its links are checked
+docs: dev  ## the documentation as a site, into build/site; its links and the lengths of its sentences are checked
+	$(BIN)/python .ci/prose.py
 	$(BIN)/python .ci/site.py
 
 pictures: dev  ## the pictures of the documentation, from the sample corpus (about 2 minutes)
