@@ -1,8 +1,8 @@
 """Write an answer as a chat client shows it: citations numbered in order, with links to passages.
 
 Clients show the text as Markdown. The answer's own check has made every number in brackets either a
-citation or no number in brackets. Here a citation also stays free of any link but those of the list
-at the end, so that no text can lead a reader elsewhere under its number.
+citation or no number in brackets. Here no link is left but those of the list at the end, so that no
+text can lead a reader elsewhere under a number, nor forge such a list.
 """
 
 import re
@@ -22,9 +22,14 @@ _LISTED = re.compile(r"\d+\. ")
 LONGEST_TITLE = 200
 JOINER = "\u2060"
 """A word joiner, which no client shows. Between ``]`` and ``(`` it keeps Markdown from seeing a
-link."""
+link, and between ``<`` and a letter from seeing HTML."""
 _MAKES_LINK = frozenset("([:")
 """Characters with which Markdown makes a link of the brackets before them."""
+_MAKES_HTML = re.compile(r"[a-z!?/]", re.IGNORECASE)
+"""Characters with which ``<`` begins a tag, a comment or another piece of HTML."""
+_FENCE = "```"
+_OPENS_CODE = re.compile(r"```[^`]*")
+"""A line that begins a block of code wherever it stands."""
 _NO_MARKDOWN = str.maketrans("[]<>\\`*|", "()()/'··")
 """Signs of a title that could end the link, or begin something else in it."""
 
@@ -58,9 +63,8 @@ class Rendering:
     titles: dict[int, str] = field(default_factory=dict)
     _read: int = 0
     _written: int = 0
-    _last: str = ""
-    _line_is_blank: bool = True
-    _after_citation: bool = False
+    _line: list[str] = field(default_factory=list)
+    _in_code: bool = False
 
     def show(self, references: Sequence[Reference]) -> None:
         """Take the references that the text may cite from now on."""
@@ -83,7 +87,6 @@ class Rendering:
             number = self.numbers.setdefault(annotation.number, len(self.numbers) + 1)
             cited = re.sub(r"\d+", str(number), text[start:end])
             parts.append(self._unlinked(cited))
-            self._after_citation = True
             # A joiner may stand before it.
             begin = self._written - len(cited)
             citations += self._citation(begin, self._written, annotation.number)
@@ -123,22 +126,34 @@ class Rendering:
         return self.titles[reference.id]
 
     def _unlinked(self, text: str) -> str:
-        """Return the text without links to which a citation in the same paragraph would belong."""
+        """Return the text without links and without HTML, which could be one. Blocks of code stay
+        as they are: Markdown sees neither in them."""
         written: list[str] = []
         for sign in text:
-            if self._after_citation and self._last == "]" and sign in _MAKES_LINK:
+            last = self._line[-1] if self._line else ""
+            is_link = last == "]" and sign in _MAKES_LINK
+            is_html = last == "<" and _MAKES_HTML.match(sign)
+            if (is_link or is_html) and not self._in_code:
                 written.append(JOINER)
-            if sign == "\n":
-                # A link does not go on behind an empty line.
-                self._after_citation = self._after_citation and not self._line_is_blank
-                self._line_is_blank = True
-            elif not sign.isspace():
-                self._line_is_blank = False
             written.append(sign)
-            self._last = sign
+            self._line.append(sign)
+            if sign == "\n":
+                self._end_line()
         shown = "".join(written)
         self._written += len(shown)
         return shown
+
+    def _end_line(self) -> None:
+        """Note whether the next line is code.
+
+        In doubt it is none: a link that is taken for code would work.
+        """
+        line = "".join(self._line)
+        if self._in_code:
+            self._in_code = not line.lstrip().startswith(_FENCE)
+        else:
+            self._in_code = bool(_OPENS_CODE.fullmatch(line.rstrip("\n")))
+        self._line.clear()
 
 
 def title_of(reference: Reference) -> str:
