@@ -24,36 +24,22 @@ LONGEST_PAGE = 1500
 REFERENCE = {
     "docs/tables.md": "every column of every table, looked up by name",
     "docs/verbs.md": "every verb with its params, looked up by name",
-    "CONTRIBUTING.md": "a table with one row for each kind of change, looked up by kind",
+    "CONTRIBUTING.md": "a list for each kind of change, looked up by kind",
 }
 """Longer pages, which nobody reads from end to end -> the reason."""
 UNMENDED = frozenset(
     {
-        "CONTRIBUTING.md",
         "README.md",
         "docs/cluster.md",
         "docs/corrections.md",
         "docs/documents.md",
-        "docs/evaluation.md",
-        "docs/exchange.md",
-        "docs/from-graphrag.md",
         "docs/graph-retrieval.md",
-        "docs/index.md",
         "docs/knowledge.md",
-        "docs/lightrag.md",
         "docs/models.md",
         "docs/nightly.md",
         "docs/query.md",
-        "docs/resolution.md",
-        "docs/scale.md",
-        "docs/security.md",
         "docs/serving.md",
         "docs/stores.md",
-        "docs/tables-of-your-own.md",
-        "docs/tuning.md",
-        "docs/ui.md",
-        "docs/verbs.md",
-        "docs/writing-a-workflow.md",
     }
 )
 """Pages with faults. The list only shrinks: a page without faults must leave it."""

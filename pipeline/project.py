@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pipeline.export.picture import Picture
     from pipeline.export.source import ExportReport, ExportSource
     from pipeline.ontology.other_forms import OntologyImport
+    from pipeline.persons.erase import Erased
+    from pipeline.persons.find import AboutPerson
     from pipeline.purge.document import PurgeReport
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
@@ -604,6 +606,19 @@ class Project(Asking):
         from pipeline.purge.history import purge_history
 
         return purge_history(self, dry_run)
+
+    def find_person(self, name: str) -> AboutPerson:
+        """Return what the project holds about a person of this name; see persons/find.py."""
+        from pipeline.persons.find import find_person
+
+        return find_person(self, name)
+
+    def erase_person(self, name: str, keep: Collection[str] = ()) -> Erased:
+        """Delete what the project holds about a person, but for documents to ``keep``; see
+        persons/erase.py."""
+        from pipeline.persons.erase import erase_person
+
+        return erase_person(self, name, keep)
 
     def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
         """Return every pair of names that resolve_entities decided about; see

@@ -27,6 +27,7 @@ from pipeline.cli import (
     ontology,
     resolutions,
     run_pages,
+    subject,
     tables,
     worker,
 )
@@ -68,7 +69,7 @@ COMMANDS = (
     inspect.verify, history.status,
     history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage,
     inspect.doctor,
-    inspect.check_laws, maintain.gc, maintain.purge, backup.backup, backup.restore,
+    inspect.check_laws, maintain.gc, maintain.purge, subject.subject, backup.backup, backup.restore,
     maintain.export, ask.query, chat.chat, ask.questions, ask.serve,
     ask.ui, ask.mcp, worker.worker, docs.docs,
 )  # fmt: skip

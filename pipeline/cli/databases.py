@@ -94,5 +94,6 @@ def _split_password(address: str) -> tuple[str, str]:
     if not password:
         # It stays as it is: the folder of a socket may have spaces, which are written otherwise.
         return address, ""
-    plain = found.set(drivername="postgresql", password=None, query=query)
+    # None in the place of a password would leave it as it is in ``set``.
+    plain = found.set(drivername="postgresql", query=query)._replace(password=None)
     return plain.render_as_string(hide_password=False), str(password)

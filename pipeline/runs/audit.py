@@ -90,13 +90,28 @@ class AuditLog:
         A line still says who asked when, and what it cost. Passages of the document become
         ``purged``. The question becomes a hash, because it may repeat what the document says.
         """
+        return self._change(lambda line: self._without(line, is_purged))
+
+    def hash_texts(self, is_chosen: Callable[[str], bool]) -> int:
+        """Put hashes in place of the chosen texts; return the number of changed lines."""
+
+        def hashed(line: str) -> str:
+            content = _content(line)
+            if content is None or not is_chosen(str(content.get("text", ""))):
+                return line
+            return _encoded(content | self._hash_of(content.pop("text")))
+
+        return self._change(hashed)
+
+    def _change(self, change: Callable[[str], str]) -> int:
+        """Replace each line by what ``change`` returns; return the number of changed lines."""
         if not self.folder.is_dir():
             return 0
         changed = 0
         with self._alone():
             for file in sorted(self.folder.glob(DAYS)):
                 before = _lines_of(file)
-                after = [self._without(line, is_purged) for line in before]
+                after = [change(line) for line in before]
                 different = sum(old != new for old, new in zip(before, after, strict=True))
                 if different:
                     write_text(file, "".join(f"{line}\n" for line in after))

@@ -31,6 +31,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("graphmill-*.whl")
     subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), site], check=True)
     here = next(path for path in sys.path if path.endswith("site-packages"))
+    command = python.parent / "graphmill"  # as pip writes it
+    command.write_text(f"#!{python}\nfrom pipeline.__main__ import main\n\nmain()\n", "utf-8")
+    command.chmod(0o755)
     (Path(site) / "third_party.pth").write_text(here + "\n", encoding="utf-8")
     return python
 
@@ -100,5 +103,8 @@ def test_the_pages_and_the_nightly_files_are_in_the_wheel(python: Path, tmp_path
         assert (shown.returncode, shown.stderr) == (0, "")
         assert shown.stdout.startswith("# ")
     assert _graphmill(python, "init", str(tmp_path / "mine"), "--nightly").returncode == 0
-    for path in (ROOT / "examples" / "nightly").iterdir():
-        assert (tmp_path / "mine" / "nightly" / path.name).read_bytes() == path.read_bytes()
+    made = tmp_path / "mine" / "nightly"
+    names = {path.name for path in (ROOT / "examples" / "nightly").iterdir()}
+    assert {path.name for path in made.iterdir()} == names
+    script = (made / "nightly.sh").read_text(encoding="utf-8")
+    assert f"\ngraphmill={python.parent / 'graphmill'}\n" in script

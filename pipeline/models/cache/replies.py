@@ -4,7 +4,7 @@ Stored: keys (hashes), model names, raw replies, token counts, owners. Not store
 addresses, API keys.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -198,6 +198,15 @@ class ReplyCache:
                 gone += len(forgotten)
         compact(self.database, FORGETTABLE)
         return gone
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of all replies of this owner."""
+        if not self.database.there:
+            return
+        own = sa.select(COMPLETIONS.c.text).where(COMPLETIONS.c.owner.in_(self._owners))
+        with self.database.connection() as connection:
+            for (text,) in connection.execute(own.execution_options(yield_per=1000)):
+                yield text
 
     def owned(self) -> int:
         """Return the number of replies, vectors and conversions of this owner."""

@@ -1,0 +1,1 @@
+"""Finds and erases what a project holds about a person."""

@@ -1,0 +1,140 @@
+"""Erases what a project holds about a person.
+
+Documents that name the person are purged. Of documents that are kept, the person leaves the graph
+by corrections. Lines of corrections, questions of evaluations and texts of the audit log go, and
+then the history, with all kept replies that nothing needs.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipeline.corrections.file import FILE as CORRECTIONS
+from pipeline.corrections.file import read_lines, write_decisions
+from pipeline.engine.run_report import Progress
+from pipeline.errors import UsageError, counted
+from pipeline.files import write_text
+from pipeline.persons.find import QUESTIONS, AboutPerson, Spellings, find_person
+from pipeline.purge.document import purge
+from pipeline.purge.history import purge_history
+from pipeline.runs.apply_corrections import options_to_apply
+from pipeline.runs.audit import FOLDER as AUDIT
+from pipeline.runs.audit import AuditLog
+from pipeline.runs.corrections import add, lock_corrections
+from pipeline.runs.services import Services
+from pipeline.runs.stages import index_stage, load_stage, run_stages
+
+
+@dataclass(frozen=True)
+class Erased:
+    """The result of an erasure.
+
+    ``purged`` has the documents that are gone, ``kept`` those that were left. ``deleted`` has names
+    of entities that corrections delete. ``unreached`` names places that may still hold a document.
+    ``left`` is what is still found.
+    """
+
+    purged: tuple[str, ...]
+    kept: tuple[str, ...]
+    deleted: tuple[str, ...]
+    corrections: int
+    questions: int
+    audit_lines: int
+    unreached: dict[str, str]
+    left: AboutPerson
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.unreached else 0
+
+    def lines(self) -> list[str]:
+        lines = [f"purged: {source}" for source in self.purged]
+        lines += [f"kept, and still names the person: {source}" for source in self.kept]
+        lines += [f"deleted from the graph by a correction: {name}" for name in self.deleted]
+        counts = [
+            counted(self.corrections, "correction"),
+            counted(self.questions, "question of an evaluation", "questions of evaluations"),
+            counted(self.audit_lines, "text of the audit log", "texts of the audit log"),
+        ]
+        return [*lines, f"removed: {', '.join(counts)}", "still found:", *self.left.lines()]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Erased:
+    """Delete what the project holds about a person, and return what was done.
+
+    ``keep`` has sources of documents that stay. If it is killed, the same call goes on. No model is
+    asked. Raises UsageError for a document in ``keep`` that does not name the person, and the
+    errors of ``purge``.
+    """
+    found = find_person(project, name)
+    unknown = sorted(set(keep) - set(found.sources))
+    if unknown:
+        raise UsageError(
+            f"subject: {unknown[0]} is none of the documents that name the person; have:"
+            f" {', '.join(found.sources) or 'none'}"
+        )
+    spellings = Spellings(found.names)
+    questions = _remove_questions(project, spellings)
+    audit_lines = AuditLog(project.root / AUDIT).hash_texts(spellings.are_in)
+    corrections = _remove_corrections(project, spellings)
+    deleted = sorted({row["name"] for row in found.entities}) if keep else []
+    _delete_entities(project, found, deleted)
+    # A purge is made of the last tables, so these must follow the corrections by now.
+    if corrections or (project.root / CORRECTIONS).exists():
+        _apply_corrections(project)
+    purged = [source for source in found.sources if source not in keep]
+    unreached: dict[str, str] = {}
+    for source in purged:
+        unreached |= purge(project, source).unreached
+    purge_history(project, dry_run=False)
+    return Erased(
+        tuple(purged), tuple(keep), tuple(deleted), corrections, questions, audit_lines, unreached,
+        find_person(project, name),
+    )  # fmt: skip
+
+
+def _remove_questions(project: Services, spellings: Spellings) -> int:
+    file = project.root / QUESTIONS
+    if not file.is_file():
+        return 0
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if not spellings.are_in(line)]
+    if len(kept) < len(lines):
+        write_text(file, "".join(kept))
+    return len(lines) - len(kept)
+
+
+def _remove_corrections(project: Services, spellings: Spellings) -> int:
+    """Remove the lines that name the person, but for those that delete the person."""
+    file = project.root / CORRECTIONS
+    with lock_corrections(project):
+        decisions = [line.decision for line in read_lines(file)]
+        kept = []
+        for decision in decisions:
+            is_deletion = getattr(decision, "kind", "") == "delete_entity"
+            if is_deletion or not spellings.are_in_values(decision.model_dump(mode="json")):
+                kept.append(decision)
+        if len(kept) < len(decisions):
+            write_decisions(file, kept)
+    return len(decisions) - len(kept)
+
+
+def _delete_entities(project: Services, found: AboutPerson, names: Sequence[str]) -> None:
+    """Add a correction that deletes the entity of each name."""
+    for name in names:
+        workflow = next(row["workflow"] for row in found.entities if row["name"] == name)
+        fields = {"kind": "delete_entity", "entity": name, "why": "erased on request"}
+        add(project, fields, workflow)
+
+
+def _apply_corrections(project: Services) -> None:
+    """Make the tables of all workflows, and what the workspace shows, follow the corrections."""
+    for name in project.snapshots.workflows():
+        options = options_to_apply(project, project.workflow(name))
+        is_shown = name == project.live_workflow()
+        stages = [index_stage, load_stage] if is_shown else [index_stage]
+        with project.runs.alone():
+            run_stages(project, name, Progress(), options, *stages)

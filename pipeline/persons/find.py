@@ -1,0 +1,237 @@
+"""Finds what a project holds about a person, by the spellings of a name."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.corrections.file import FILE as CORRECTIONS
+from pipeline.corrections.file import kind_of, read_lines
+from pipeline.errors import UsageError, counted
+from pipeline.runs.audit import FOLDER as AUDIT
+from pipeline.runs.audit import AuditLog
+from pipeline.runs.resolutions import names_of
+from pipeline.runs.services import Services
+from pipeline.snapshots.store import Manifest
+from pipeline.text.ids import match_key
+
+QUESTIONS = "data/questions.jsonl"
+"""The questions with which the project is evaluated."""
+LEAST_LETTERS = 3
+_WORD = re.compile(r"\w+")
+UNKNOWN = (
+    "texts that mean the person by another spelling, a nickname, a pronoun or an office, and"
+    " pictures",
+    "who else has this name: read each document before it is erased",
+    "documents that no run has read yet, and those of other projects that share a database",
+    "backups and exports, logs of commands, and what a model's endpoint keeps",
+    "texts of the audit log that are kept as hashes, and users of the server of this name",
+)
+"""The things that a search for a name cannot find."""
+
+
+@dataclass(frozen=True)
+class NamedDocument:
+    """A document of a workflow that names the person; ``text_units`` counts those that do."""
+
+    workflow: str
+    source: str
+    title: str
+    text_units: int
+
+
+@dataclass(frozen=True)
+class AboutPerson:
+    """The places where a project has something about a person.
+
+    - ``names`` are the spellings that were searched for: the given one, and those of entities.
+    - ``entities``, ``relationships``, ``statements`` and ``attributes`` are rows of tables, with
+      their workflow.
+    - ``corrections`` and ``questions`` are lines of files of the project.
+    - ``audit_lines`` counts lines with the name in a question or an edit.
+    - ``replies`` counts kept replies of models that have the name.
+    """
+
+    names: tuple[str, ...]
+    documents: tuple[NamedDocument, ...]
+    entities: tuple[Mapping[str, Any], ...]
+    relationships: tuple[Mapping[str, Any], ...]
+    statements: tuple[Mapping[str, Any], ...]
+    attributes: tuple[Mapping[str, Any], ...]
+    corrections: tuple[Mapping[str, Any], ...]
+    questions: tuple[Mapping[str, Any], ...]
+    audit_lines: int
+    replies: int
+    cannot_know: tuple[str, ...] = UNKNOWN
+
+    @property
+    def sources(self) -> list[str]:
+        return sorted({document.source for document in self.documents})
+
+    @property
+    def is_empty(self) -> bool:
+        content = {**asdict(self), "names": (), "cannot_know": ()}
+        return not any(content.values())
+
+    def lines(self) -> list[str]:
+        lines = [f"searched for: {', '.join(self.names)}"]
+        lines += [
+            f"document {one.source} ({one.workflow}): {counted(one.text_units, 'text unit')}"
+            for one in self.documents
+        ]
+        lines += [f"entity {one['name']} ({one['workflow']})" for one in self.entities]
+        counts = [
+            counted(len(self.relationships), "relationship"),
+            counted(len(self.statements), "statement"),
+            counted(len(self.attributes), "value of a property", "values of properties"),
+            counted(len(self.corrections), "correction"),
+            counted(len(self.questions), "question of an evaluation", "questions of evaluations"),
+            counted(self.audit_lines, "line of the audit log", "lines of the audit log"),
+            counted(self.replies, "kept reply", "kept replies"),
+        ]
+        return [*lines, ", ".join(counts)]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """The spellings of a person's name, compared as names of entities are."""
+
+    names: tuple[str, ...]
+
+    def are_in(self, text: str) -> bool:
+        """Return whether the text has one of the names, as whole words."""
+        words = _words_of(text)
+        return any(_words_of(name) in words for name in self.names)
+
+    def are_in_values(self, content: Any) -> bool:
+        """Return whether a text anywhere in a value of JSON has one of the names."""
+        return self.are_in(json.dumps(content, ensure_ascii=False))
+
+
+def find_person(project: Services, name: str) -> AboutPerson:
+    """Return what the project holds about a person of this name; nothing is changed.
+
+    Raises UsageError for a name of fewer than three letters.
+    """
+    if sum(map(str.isalnum, name)) < LEAST_LETTERS:
+        raise UsageError(f"subject: '{name}' is too short to search for; give the whole name")
+    manifests = [project.snapshots.manifest(one) for one in project.snapshots.workflows()]
+    spellings = Spellings(tuple(_names_of_person(project, name, manifests)))
+    found: dict[str, list[Any]] = {
+        table: [] for table in ("entities", "relationships", "statements", "attributes")
+    }
+    documents: list[NamedDocument] = []
+    for manifest in manifests:
+        documents += _documents(project, manifest, spellings)
+        for table, rows in _rows_about(project, manifest, spellings).items():
+            found[table] += rows
+    decisions = [line.decision for line in read_lines(project.root / CORRECTIONS)]
+    corrections = [
+        {"id": one.id, "kind": kind_of(one), **one.model_dump(mode="json")}
+        for one in decisions
+        if spellings.are_in_values(one.model_dump(mode="json"))
+    ]
+    questions = lines_naming(project.root / QUESTIONS, spellings)
+    audit = AuditLog(project.root / AUDIT).lines()
+    return AboutPerson(
+        spellings.names, tuple(sorted(documents, key=lambda one: (one.source, one.workflow))),
+        tuple(found["entities"]),
+        tuple(found["relationships"]), tuple(found["statements"]), tuple(found["attributes"]),
+        tuple(corrections), tuple(questions),
+        sum(spellings.are_in(str(line.get("text", ""))) for line in audit),
+        sum(map(spellings.are_in, project.cache.texts())),
+    )  # fmt: skip
+
+
+def _words_of(text: str) -> str:
+    """Return the words of a text as names are compared, with a space around each."""
+    return f" {' '.join(_WORD.findall(match_key(text)))} "
+
+
+def lines_naming(file: Path, spellings: Spellings) -> list[dict[str, Any]]:
+    """Return the lines of a file of JSON lines that have one of the names."""
+    if not file.is_file():
+        return []
+    found: list[dict[str, Any]] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if spellings.are_in(line):
+            with suppress(ValueError):
+                found.append(json.loads(line))
+    return found
+
+
+def _names_of_person(project: Services, name: str, manifests: Sequence[Manifest]) -> Iterator[str]:
+    """Yield the name, and each other name that a workflow has joined with it, once."""
+    known = {match_key(name)}
+    yield name
+    for manifest in manifests:
+        if "entities" not in manifest.tables or "resolutions" not in manifest.tables:
+            continue
+        entities = project.snapshots.tables.read(manifest.tables["entities"], ["id", "name"])
+        own = entities[entities["name"].map(match_key) == match_key(name)]
+        for id in own["id"]:
+            for other in names_of(project, id, manifest.workflow).merged:
+                if match_key(other["name"]) not in known:
+                    known.add(match_key(other["name"]))
+                    yield other["name"]
+
+
+def _documents(
+    project: Services, manifest: Manifest, spellings: Spellings
+) -> Iterator[NamedDocument]:
+    """Yield the documents whose text or title has a name."""
+    tables = project.snapshots.tables
+    if "documents" not in manifest.tables:
+        return
+    units: dict[str, int] = {}
+    if "text_units" in manifest.tables:
+        columns = ["document_id", "text"]
+        # The texts of the whole corpus may not fit into memory.
+        for batch in tables.read_batches(manifest.tables["text_units"], columns):
+            for row in batch.to_pylist():
+                if spellings.are_in(row["text"]):
+                    units[row["document_id"]] = units.get(row["document_id"], 0) + 1
+    documents = tables.read_arrow(manifest.tables["documents"], ["id", "source", "title"])
+    for row in documents.to_pylist():
+        if row["id"] in units or spellings.are_in(f"{row['title']} {row['source']}"):
+            number = units.get(row["id"], 0)
+            yield NamedDocument(manifest.workflow, row["source"], row["title"], number)
+
+
+def _rows_about(
+    project: Services, manifest: Manifest, spellings: Spellings
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of tables of the graph that are about entities of these names."""
+    keys = {match_key(name) for name in spellings.names}
+    rows = _rows(project, manifest, "entities")
+    entities = [row for row in rows if match_key(row["name"]) in keys]
+    rows = _rows(project, manifest, "relationships")
+    relationships = [
+        row for row in rows if keys & {match_key(row["source"]), match_key(row["target"])}
+    ]
+    of_entities = {row["id"] for row in entities}
+    of_relationships = {row["id"] for row in relationships}
+    statements = _rows(project, manifest, "statements")
+    attributes = _rows(project, manifest, "attributes")
+    return {
+        "entities": entities,
+        "relationships": relationships,
+        "statements": [row for row in statements if row["relationship_id"] in of_relationships],
+        "attributes": [row for row in attributes if row["entity_id"] in of_entities],
+    }
+
+
+def _rows(project: Services, manifest: Manifest, table: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, with values that JSON has; none if there is no such table."""
+    snapshot = manifest.tables.get(table)
+    if snapshot is None:
+        return
+    for batch in project.snapshots.tables.read_batches(snapshot):
+        for row in batch.to_pylist():
+            yield {"workflow": manifest.workflow, **row}

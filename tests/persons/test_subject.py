@@ -1,0 +1,93 @@
+"""What a project holds about a person is listed, exported and erased."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.runs.audit import FOLDER, AuditLog
+from tests.projects import ProjectFolder, new_project
+from tests.purge.test_purge import found_in
+from tests.states import postgres_rows
+
+TEXTS = {
+    "cellar.txt": "The Cellar\n\nYrsa Quillon hid the Harrow Stone. Yrsa Quillon left Brack Mill.",
+    "news.txt": "The News\n\nGovernor Pell opened the Tollen Tower. Yrsa Quillon met Idra Senn.",
+    "tower.txt": "The Tower\n\nGovernor Pell opened the Tollen Tower. Anselm Torr paid for it.",
+    "mill.txt": "The Mill\n\nAnselm Torr built Brack Mill. Idra Senn founded the Brack Institute.",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, postgres_url: str) -> ProjectFolder:
+    folder = new_project(tmp_path / "mine", postgres_url, TEXTS)
+    with folder.open() as project:
+        project.run("fast")
+        project.add_correction(
+            {"kind": "describe_entity", "entity": "Yrsa Quillon", "description": "A thief."}, "fast"
+        )
+    (folder.root / "data/questions.jsonl").write_text(
+        '{"id": "1", "question": "Where is Yrsa  Quillon?"}\n{"id": "2", "question": "Who?"}\n'
+    )
+    AuditLog(folder.root / FOLDER, hashed=False).add("question", "Who was yrsa quillon?")
+    return folder
+
+
+def test_all_places_are_listed_and_exported(folder: ProjectFolder, tmp_path: Path):
+    file = tmp_path / "export.json"
+    done = folder.invoke("subject", "yrsa quillon", "--export", str(file))
+    assert done.exit_code == 0, done.stderr
+    assert "not known: texts that mean the person by another spelling" in done.stderr
+    assert "document cellar.txt (fast): 1 text unit" in done.stdout
+    found = json.loads(file.read_text())
+    assert [one["source"] for one in found["documents"]] == ["cellar.txt", "news.txt"]
+    assert [one["name"] for one in found["entities"]] == ["Yrsa Quillon"]
+    assert found["relationships"]
+    assert found["statements"]
+    assert [one["description"] for one in found["corrections"]] == ["A thief."]
+    assert [one["id"] for one in found["questions"]] == ["1"]
+    assert found["audit_lines"] == 1
+    assert file.stat().st_mode & 0o077 == 0
+    assert folder.invoke("subject", "Yrsa Quillon", "--export", str(file)).exit_code == 2
+    assert "0 relationships" in folder.invoke("subject", "Nobody Here").stdout
+
+
+def test_nothing_is_erased_without_a_terminal_or_yes(folder: ProjectFolder):
+    done = folder.invoke("subject", "Yrsa Quillon", "--erase")
+    assert (done.exit_code, "if this is meant, add --yes" in done.stderr) == (2, True)
+    with folder.open() as project:
+        assert len(project.find_person("Yrsa Quillon").documents) == 2
+        with pytest.raises(UsageError, match="too short"):
+            project.find_person("Y.")
+        with pytest.raises(UsageError, match=r"tower\.txt is none of the documents"):
+            project.erase_person("Yrsa Quillon", keep=["tower.txt"])
+
+
+def test_an_erasure_leaves_no_trace_in_files_and_stores(folder: ProjectFolder, postgres_url: str):
+    done = folder.invoke("subject", "Yrsa Quillon", "--erase", "--yes", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert done.json["purged"] == ["cellar.txt", "news.txt"]
+    with folder.open() as project:
+        assert project.find_person("Yrsa Quillon").is_empty
+        assert project.verify("fast").agrees
+        assert project.run("fast").exit_code == 0
+        rows = postgres_rows(postgres_url, project.settings.workspace)
+        project.cache.close()
+    assert "quillon" not in repr(rows).lower()
+    assert found_in(folder.root, "Quillon") == []
+
+
+def test_of_a_document_that_stays_the_person_leaves_the_graph(folder: ProjectFolder):
+    with folder.open() as project:
+        erased = project.erase_person("Yrsa Quillon", keep=["news.txt"])
+        assert (erased.purged, erased.kept) == (("cellar.txt",), ("news.txt",))
+        assert erased.deleted == ("Yrsa Quillon",)
+        assert [one.source for one in erased.left.documents] == ["news.txt"]
+        assert not erased.left.entities
+        assert project.verify("fast").agrees
+        assert project.run("fast").exit_code == 0
+        assert not project.find_person("Yrsa Quillon").entities
+        names = project.table("entities", "fast")["name"].tolist()
+    assert "Yrsa Quillon" not in names
+    assert "Idra Senn" in names
