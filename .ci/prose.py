@@ -37,7 +37,6 @@ UNMENDED = frozenset(
         "docs/knowledge.md",
         "docs/models.md",
         "docs/query.md",
-        "docs/serving.md",
         "docs/stores.md",
     }
 )
