@@ -36,9 +36,7 @@ UNMENDED = frozenset(
         "docs/graph-retrieval.md",
         "docs/knowledge.md",
         "docs/models.md",
-        "docs/nightly.md",
         "docs/query.md",
-        "docs/serving.md",
         "docs/stores.md",
     }
 )

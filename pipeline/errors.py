@@ -42,7 +42,7 @@ Messages read "where: fact; next action". Use ``in_words`` for the exceptions of
 from pathlib import Path
 
 FAILED, USAGE, ABOVE_MAX_REJECTS, WAITING, BUDGET, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 5, 130, 143
-"""Every exit code but 0. docs/nightly.md says what to do about each of them."""
+"""Every exit code but 0. docs/after-a-failure.md says what to do about each of them."""
 
 
 class GraphmillError(Exception):

@@ -30,7 +30,7 @@ Made from the code: `graphmill COMMAND --help` says the same.
 Where no WORKFLOW is named, the commands that make something (plan, index, load, run, tune) take `workflow` of
 settings.yaml. Those that look at what was made (documents, rejects, retry, verify, export, resolutions) take the
 workflow that the workspace shows, else the same. Exit code 0 is done; the others, and what to do about each, are in
-[a table](nightly.md#exit-codes).
+[a table](after-a-failure.md#exit-codes).
 
 Options that most commands take:
 """  # noqa: E501

@@ -5,7 +5,7 @@ No model is asked and no input is read. Replies that a model would have to give 
 the next run (taken_out.py).
 
 Text that a surviving document also has stays. What a database server keeps in its files and logs is
-out of reach (docs/nightly.md).
+out of reach (docs/purge.md).
 """
 
 import re

@@ -1,5 +1,5 @@
-"""What docs/nightly.md promises: its examples are well-formed, its commands, options and exit codes
-are there."""
+"""The guides to nightly runs, docs/nightly.md and docs/after-a-failure.md: their examples are
+well-formed, their commands, options and exit codes are there."""
 
 import json
 import re
@@ -80,13 +80,13 @@ def test_commands_are_found():
         ("run", ["--max-cost"]),
         ("gc", ["--keep", "--delete"]),
     ]
-    assert ("load", ["--manifest"]) in commands(ROOT / "docs" / "nightly.md")
+    assert ("load", ["--manifest"]) in commands(ROOT / "docs" / "after-a-failure.md")
     assert ("doctor", []) in commands(ROOT / "docs" / "nightly.md")
 
 
 def test_every_exit_code_is_explained():
     page = (
-        (ROOT / "docs" / "nightly.md")
+        (ROOT / "docs" / "after-a-failure.md")
         .read_text(encoding="utf-8")
         .partition("## Exit codes")[2]
         .partition("## ")[0]

@@ -1,5 +1,5 @@
-"""What docs/serving.md promises: its commands run as they stand, its errors are all, its settings
-are the defaults."""
+"""Check the pages docs/serving*.md: their commands run as they stand, their errors are all, and
+their settings are the defaults."""
 
 import json
 import re
@@ -15,8 +15,9 @@ from pipeline.serve.failures import BY_KIND, BY_STATUS, OWN, failure_of
 from pipeline.settings.schema import ServeSettings
 from tests.serve.serving import Serving, events_in
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"```\n(curl .*?)\n```", PAGE, re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS.glob("serving*.md")}
+COMMANDS = re.findall(r"```\n(curl .*?)\n```", PAGES["serving"], re.DOTALL)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
@@ -40,13 +41,14 @@ def test_every_error_is_told():
         *(name for _, _, name in BY_KIND),
         *(name for _, name in OWN.values()),
     }
-    assert {type for type in types if f"`{type}`" not in PAGE} == set()
+    assert {type for type in types if f"`{type}`" not in PAGES["serving-http"]} == set()
 
 
 def test_the_settings_are_the_defaults():
     blocks = [
         yaml.safe_load(block)["serve"]
-        for block in re.findall(r"```yaml\n(.*?)\n```", PAGE, re.DOTALL)
+        for page in PAGES.values()
+        for block in re.findall(r"```yaml\n(.*?)\n```", page, re.DOTALL)
     ]
     examples = {next(iter(block)): block for block in blocks}
     for told in (examples["page"], examples["concurrency"]):

@@ -44,7 +44,7 @@ TIMEOUT = 4
 PATIENCE = 300
 """Seconds after which a command hangs, however busy the machine is."""
 EXIT_CODES = {"run": {0, 1, 3}, "retry": {0, 1, 3}, "budget": {0, 1, 3, 5}, "query": {0, 1}}
-"""Those that docs/nightly.md and docs/query.md name for what can happen here."""
+"""Those that docs/after-a-failure.md and docs/query.md name for what can happen here."""
 SHARES = {
     "bad_gateway": 0.02, "unavailable": 0.02, "gateway_timeout": 0.02, "loading": 0.02,
     "too_many": 0.03,
