@@ -1,5 +1,5 @@
 # One image for runs, the server and the workers of a cluster; docs/image.md says how to use it.
-#   docker build -t graphmill .                     the image
+#   docker build -t graphmill:local .                     the image
 #   docker build -t graphmill-sample --target sample .   with a project of the sample corpus
 ARG PYTHON=3.11
 

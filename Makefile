@@ -141,8 +141,8 @@ lock:  ## the lock files, from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-annotate --no-header \
 		--python-version 3.11 $(addprefix --extra ,$(IMAGE_EXTRAS)) -c requirements-dev.lock pyproject.toml -o requirements-image.lock
 
-image:  ## the image graphmill, of this checkout (needs Docker)
-	docker build -t graphmill .
+image:  ## the image graphmill:local, of this checkout (needs Docker)
+	docker build -t graphmill:local .
 
 wheel: dev  ## the wheel, into dist/
 	$(BIN)/python -m build --wheel

@@ -18,7 +18,7 @@ from pipeline.documents.kept_conversions import EachConverter
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, open_converter
 from pipeline.engine.cluster import Cluster
 from pipeline.engine.cluster_worker import slots
-from pipeline.errors import DataError
+from pipeline.errors import GraphmillError
 from pipeline.files import size_of, temporary_file
 from pipeline.snapshots.folder import UNFINISHED
 
@@ -147,7 +147,7 @@ class ClusterConverter:
         try:
             content = self.cluster.snapshots.tasks.find_shared(shared.result).read_bytes()
             return RESULT.validate_json(content)
-        except (OSError, DataError, ValueError):
+        except (OSError, GraphmillError, ValueError):
             return None
 
     def _withdraw(self, files: Collection[SharedFile]) -> None:
@@ -179,7 +179,7 @@ def convert_shared(file: SharedFile) -> bool:
             snapshots.tasks.share({file.result: written})
         # A worker over an object store would keep its copy of the file until it ends.
         path.unlink(missing_ok=True)
-    except (OSError, DataError):
+    except (OSError, GraphmillError):
         return False
     return True
 
