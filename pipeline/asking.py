@@ -14,6 +14,7 @@ from pipeline.errors import NothingLoadedError, OtherVectorsError, UsageError
 from pipeline.files import SETTINGS
 from pipeline.models.conversations import made_once
 from pipeline.runs.services import DEFAULT, Services
+from pipeline.spans import question_events, question_span
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Asking(Services):
         from pipeline.query.answer import answer
 
         request = self.request(question, asker, **options)
-        return answer(request, self._resources_of(request, asker, options))
+        with question_span(request.mode):
+            return answer(request, self._resources_of(request, asker, options))
 
     def query_stream(
         self, question: str, asker: Asker | None = None, **options: Any
@@ -116,7 +118,8 @@ class Asking(Services):
         from pipeline.query.stream import stream_answer
 
         request = self.request(question, asker, **options)
-        return stream_answer(request, self._resources_of(request, asker, options))
+        events = stream_answer(request, self._resources_of(request, asker, options))
+        return question_events(events, request.mode)
 
     def may_ask_chat(self, options: Mapping[str, Any]) -> bool:
         """Return whether a question with these options may ask a chat model; it need not do so."""

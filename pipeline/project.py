@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pipeline.asking import Asking
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import GraphmillError, SettingsError, UsageError, install_extra
 from pipeline.files import write_text
 from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
@@ -91,6 +91,8 @@ class Project(Asking):
             from pipeline.settings.own_models import with_own_models
 
             settings = with_own_models(settings, chat, embedding)
+        if settings.tracing.endpoint:
+            _begin_spans(settings.tracing.endpoint)
         return cls(folder, settings, names_workspace, tuple(overrides))
 
     @classmethod
@@ -1053,6 +1055,17 @@ class Project(Asking):
         with self.runs.alone():
             PurgeIntents(self.root).refuse_broken_off()
             return run_stages(self, name, progress, options or RunOptions(), *stages)
+
+
+def _begin_spans(endpoint: str) -> None:
+    from pipeline.spans import begin
+
+    try:
+        begin(endpoint)
+    except ImportError:
+        raise SettingsError(
+            f"tracing.endpoint: OpenTelemetry is not installed; {install_extra('otel')}"
+        ) from None
 
 
 def _rows_by_step(rejects: pd.DataFrame) -> Rows:

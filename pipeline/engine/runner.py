@@ -76,6 +76,7 @@ from pipeline.engine.workflow import (
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
 from pipeline.models.base import Listener, Repeats, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
+from pipeline.spans import span
 
 MOST_READINGS = 3
 """The number of times that a step reads its source, if that is written to while it is read."""
@@ -249,7 +250,8 @@ class Runner:
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
             planned = planner.plan(step, tables)
-            record, report = self._reuse_or_run(planner, planned, workflow, tables, previous)
+            with span("graphmill.step", step=step.id, verb=step.verb.name):
+                record, report = self._reuse_or_run(planner, planned, workflow, tables, previous)
             tables |= tables_of(step, record)
             records[step.id] = self.noted.get(step.id, record)
             rejects = self._read_rejects(record.outputs)

@@ -51,6 +51,7 @@ from pipeline.runs.without_calls import notes_on_waiting, run_quietly
 from pipeline.settings.schema import Settings
 from pipeline.snapshots.manifests import digest_of_view, view_of
 from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.spans import span
 from pipeline.stores.base import Live
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
@@ -241,8 +242,9 @@ def run_stages(
         try:
             _refuse_what_cannot_be_loaded(project, workflow, options, stages)
             project.cache.mend()
-            for stage in stages:
-                stage(project, state)
+            with span("graphmill.run", workflow=workflow.name, run=journal.run_id):
+                for stage in stages:
+                    stage(project, state)
         except BaseException as error:
             report = state.broken_off(error)
             # The error that ended the run matters more than a report that cannot be written.

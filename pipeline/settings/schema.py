@@ -571,6 +571,12 @@ class MetricsSettings(Section):
     textfile: str = ""
 
 
+class TracingSettings(Section):
+    """Spans of OpenTelemetry. ``endpoint`` is that of a collector, by OTLP over HTTP; "": none."""
+
+    endpoint: str = Field(default="", pattern=r"^(https?://\S+)?$")
+
+
 class ServeSettings(Section):
     """Settings of ``graphmill serve`` and ``graphmill mcp``.
 
@@ -633,6 +639,7 @@ class Settings(Section):
     engine: EngineSettings = EngineSettings()
     serve: ServeSettings = ServeSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     verbs: tuple[str, ...] = ()
     snapshots: str = "data/snapshots"
     output: str = "data/output"

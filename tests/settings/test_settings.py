@@ -34,6 +34,7 @@ from pipeline.settings.schema import (
     ServeSettings,
     Settings,
     StoresSettings,
+    TracingSettings,
     UsersSettings,
 )
 
@@ -66,6 +67,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "serve.users.oidc": OidcSettings,
     "serve.users.groups.default": RightsSettings,
     "metrics": MetricsSettings,
+    "tracing": TracingSettings,
 }
 UNSAID = {"models.embedding.default.price": {"output"}}
 """An embedding has no output to pay for."""

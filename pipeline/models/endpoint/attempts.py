@@ -16,6 +16,7 @@ from pipeline.models.conversations import Done, Item, Workers, made_once
 from pipeline.models.endpoint.client import Endpoint, Failure
 from pipeline.models.endpoint.limits import Bucket, Limiter, Place, Rate, sleep
 from pipeline.models.endpoint.server_watch import Say, ServerWatch
+from pipeline.spans import note_call
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -249,6 +250,15 @@ class Attempts:
                 seconds = time.monotonic() - started
                 if call.tokens:
                     self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
+                note_call(
+                    "graphmill.model_call",
+                    seconds,
+                    model=self.endpoint.model,
+                    attempt=attempt,
+                    outcome=outcome,
+                    input_tokens=tokens.input,
+                    output_tokens=tokens.output,
+                )
                 if self.listener:
                     usage = self._usage_of_call(call, attempt, tokens, seconds, outcome)
                     self.listener.ended(usage, name)
