@@ -84,14 +84,18 @@ def _address_of(project: "Project") -> str:
 
 
 def _split_password(address: str) -> tuple[str, str]:
-    """Return the address without its password, and the password, or ""."""
+    """Return the address without its passwords, and the password of the user, or "".
+
+    The password of a client's key is in neither: psql asks for it, as libpq has no variable for it.
+    """
     from sqlalchemy.engine import make_url
 
     found = make_url(address)
     query = dict(found.query)
     in_query = query.pop("password", "")
+    of_key = query.pop("sslpassword", "")
     password = found.password or (in_query if isinstance(in_query, str) else "")
-    if not password:
+    if not (password or in_query or of_key):
         # It stays as it is: the folder of a socket may have spaces, which are written otherwise.
         return address, ""
     # None in the place of a password would leave it as it is in ``set``.

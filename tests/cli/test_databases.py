@@ -49,3 +49,17 @@ def test_a_password_is_in_no_argument_and_is_printed_only_if_asked_for(
     assert folder.invoke("stores", "psql").exit_code == 0
     assert "canary" not in repr(started["command"])
     assert started["password"] == "canary"
+
+
+@pytest.mark.parametrize(
+    ("address", "plain", "password"),
+    [
+        ("postgresql://u:canary@h/d", "postgresql://u@h/d", "canary"),
+        ("postgresql://u@h/d?password=canary", "postgresql://u@h/d", "canary"),
+        ("postgresql://u@h/d?sslpassword=canary&sslmode=require",
+         "postgresql://u@h/d?sslmode=require", ""),
+        ("postgresql://u:canary@h/d?sslpassword=canary2", "postgresql://u@h/d", "canary"),
+    ],
+)  # fmt: skip
+def test_no_password_stays_in_an_address(address: str, plain: str, password: str):
+    assert databases._split_password(address) == (plain, password)
