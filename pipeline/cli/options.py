@@ -224,7 +224,8 @@ def report_errors(
         fact = f"{error.filename or 'system'}: {error.strerror or error}"
         message, code = f"{fact}; nothing computed is lost", exit_code_of(error)
     report = runs.last()
-    has_report = report is not None and report != last
+    # Another run may have saved a report meanwhile, and an error may come after a good one.
+    has_report = report is not None and report != last and report["exit_code"] == code
     if log != "json":
         print_aside(message)
     elif not has_report:

@@ -17,15 +17,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.engine.run_report import RunReport
 from pipeline.errors import GraphmillError, in_words
 from pipeline.files import new_file, tell
-from pipeline.runs.reports import DAMAGED, KILLED, UNDER_WAY, RunEntry, Runs
+from pipeline.runs.reports import KILLED, UNDER_WAY, RunEntry, Runs
 
 TEXTFILE = "graphmill.prom"
 """The file for node_exporter in data/runs, unless settings name another."""
 STATES = (
     "completed", "completed_with_rejects", "failed", "stopped", "waiting",
-    UNDER_WAY, KILLED, DAMAGED,
+    UNDER_WAY, KILLED,
 )  # fmt: skip
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -71,7 +72,7 @@ def _quoted(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as Prometheus reads it: whole numbers without a point, and no exponent."""
+    """Return a number as Prometheus reads it: whole numbers have no point."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) else repr(float(value))
@@ -112,7 +113,7 @@ class RunMetrics:
             Metric(
                 "graphmill_run_last_success_timestamp_seconds",
                 "gauge",
-                "When the last run ended that indexed everything, with exit code 0.",
+                "When the last run that worked on steps ended with exit code 0.",
                 succeeded,
             ),
             *self._of_last_runs(last),
@@ -223,9 +224,10 @@ def _seconds(moment: str) -> float | None:
     return datetime.fromisoformat(moment).timestamp() if moment else None
 
 
-def write_textfile(folder: Path, runs: Runs, path: str) -> None:
+def write_textfile(folder: Path, runs: Runs, path: str, report: RunReport) -> None:
     """Replace the file for node_exporter: at ``path``, or in data/runs where that is empty.
 
+    ``report`` is that of the run that ends, which a full disk may have kept out of the folder.
     Every user may read it, since node_exporter has a user of its own. A file that cannot be written
     is told on stderr, and ends no run.
     """
@@ -233,9 +235,12 @@ def write_textfile(folder: Path, runs: Runs, path: str) -> None:
     try:
         if not target.parent.is_dir():
             raise FileNotFoundError(2, "no such folder", str(target.parent))
-        text = exposition(RunMetrics(folder, runs).metrics())
+        content = report.to_json()
+        ended = _Night(RunEntry.of(content), _success(content))
+        text = exposition(RunMetrics(folder, runs, {report.run_id: ended}).metrics())
         with new_file(target) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            # A folder's name may hold bytes that are no UTF-8.
+            temporary.write_text(text, encoding="utf-8", errors="replace")
             temporary.chmod(0o644)
     except (OSError, GraphmillError) as error:
         tell(f"metrics.textfile: {in_words(error)}; the figures of this run are not written there")

@@ -30,7 +30,7 @@ NOTED_EVERY = 2.0
 LOGGED_EVERY = 60.0
 """Seconds between two lines of a log file on how far a step is. A step may take hours, and its
 events come every second."""
-ADVANCES = frozenset({"step_advanced", "load_advanced", "heartbeat"})
+ADVANCES = frozenset({"step_advanced", "load_advanced"})
 Level = Literal["info", "warning", "error"]
 
 

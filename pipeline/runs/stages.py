@@ -250,19 +250,20 @@ def run_stages(
             # The error that ended the run matters more than a report that cannot be written.
             with suppress(DiskFullError):
                 project.runs.save(report)
-            _publish_figures(project)
+            with suppress(Exception):
+                _publish_figures(project, report)
             with suppress(Exception):
                 noted.run_ended(report)
             raise
     report = state.completed()
     project.runs.save(report)
-    _publish_figures(project)
+    _publish_figures(project, report)
     noted.run_ended(report)
     return report
 
 
-def _publish_figures(project: Services) -> None:
-    write_textfile(project.root, project.runs, project.settings.metrics.textfile)
+def _publish_figures(project: Services, report: RunReport) -> None:
+    write_textfile(project.root, project.runs, project.settings.metrics.textfile, report)
 
 
 def _refuse_what_cannot_be_loaded(

@@ -21,13 +21,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.errors import UsageError, in_words
+from pipeline.errors import UsageError
 from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.query.answer import Answer
 from pipeline.runs.metrics import Metric, RunMetrics, Sample, exposition
 from pipeline.serve.failures import refusal
 from pipeline.serve.queries import Queries
+from pipeline.serve.server import is_loopback, listen
 from pipeline.serve.tries import Tries, sender_of
 from pipeline.settings.query_fields import Mode
 
@@ -225,6 +226,10 @@ class MetricsPage:
         self._runs = RunMetrics(project.root, project.runs)
         self._counts = counts
 
+    @property
+    def has_key(self) -> bool:
+        return bool(self._key)
+
     def text(self) -> str:
         return exposition([*self._runs.metrics(), *self._counts.metrics()])
 
@@ -268,12 +273,21 @@ class WithMetrics:
         return refusal(401, words["wrong_key"], {"WWW-Authenticate": "Bearer"})
 
 
+GUESS_SECONDS = 1.0
+"""The time that a wrong key at the port takes, one after the other, so that guessing is slow."""
+MOST_SCRAPES = 8
+"""The most connections of the port at once. A client that sends slowly keeps a thread."""
+
+
 @contextmanager
-def metrics_at_port(page: MetricsPage, host: str, port: int) -> Iterator[int]:
+def metrics_at_port(page: MetricsPage, host: str, port: int, no_key: bool = False) -> Iterator[int]:
     """Serve /metrics alone at a port while the block runs; give the port, which 0 leaves open.
 
-    Raises UsageError if it cannot listen there.
+    Raises UsageError if it cannot listen there, or if other machines could read the page without a
+    key and ``no_key`` is not given.
     """
+    one_guess = threading.Lock()
+    places = threading.BoundedSemaphore(MOST_SCRAPES)
 
     class Handler(BaseHTTPRequestHandler):
         # A client that sends nothing keeps its thread for no longer.
@@ -283,8 +297,10 @@ def metrics_at_port(page: MetricsPage, host: str, port: int) -> Iterator[int]:
             if self.path.partition("?")[0] != PATH:
                 return self.send_error(404)
             if not page.is_opened_by(self.headers.get("Authorization", "")):
+                with one_guess:
+                    time.sleep(GUESS_SECONDS)
                 return self.send_error(401)
-            content = page.text().encode()
+            content = page.text().encode(errors="replace")
             self.send_response(200)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(content)))
@@ -294,17 +310,35 @@ def metrics_at_port(page: MetricsPage, host: str, port: int) -> Iterator[int]:
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing: a line for each scrape would hide the others."""
 
-    try:
-        server = ThreadingHTTPServer((host, port), Handler)
-    except (OSError, OverflowError) as error:
+    class Scrapes(ThreadingHTTPServer):
+        def process_request(self, request: Any, client_address: Any) -> None:
+            if places.acquire(blocking=False):
+                super().process_request(request, client_address)
+            else:
+                self.shutdown_request(request)
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                places.release()
+
+    listening = listen(host, port, "serve.metrics_port", "serve.metrics_port")
+    address = listening.getsockname()[:2]
+    if not (page.has_key or no_key or is_loopback(listening)):
+        listening.close()
         raise UsageError(
-            f"serve.metrics_port: cannot listen on {host}, port {port} ({in_words(error)}); choose"
-            " another port"
-        ) from None
+            f"serve.metrics_port: others can reach {address[0]}, port {address[1]}, and"
+            " serve.metrics_key is not set; set it, or pass --no-key where a firewall keeps them"
+            " out"
+        )
+    server = Scrapes(address, Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     try:
-        yield server.server_address[1]
+        yield address[1]
     finally:
         server.shutdown()
         server.server_close()

@@ -52,7 +52,7 @@ def serve(
         if settings.metrics_port is not None:
             page = MetricsPage(project, counts)
             at = host or settings.host
-            number = stack.enter_context(metrics_at_port(page, at, settings.metrics_port))
+            number = stack.enter_context(metrics_at_port(page, at, settings.metrics_port, no_key))
             say(f"metrics on http://{at}:{number}/metrics")
         return serve_as(api_of, project, "", host, port, no_key, workers, counts)
 

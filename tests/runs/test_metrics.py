@@ -140,9 +140,19 @@ def test_a_textfile_that_cannot_be_written_is_told_and_ends_no_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     Runs.of(tmp_path).save(REPORT)
-    write_textfile(tmp_path, Runs.of(tmp_path), "nowhere/graphmill.prom")
+    write_textfile(tmp_path, Runs.of(tmp_path), "nowhere/graphmill.prom", REPORT)
     assert "metrics.textfile: " in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_textfile_has_a_run_whose_report_found_no_place_on_the_disk(tmp_path: Path):
+    runs = Runs.of(tmp_path)
+    runs.save(REPORT)
+    run_id = runs.new_id()
+    runs.note(UnfinishedRun(run_id, "index", began=FAILED.began))
+    write_textfile(tmp_path, runs, "", replace(FAILED, run_id=run_id))
+    found = values((runs.folder / "graphmill.prom").read_text(encoding="utf-8"))
+    assert found['graphmill_run_last_state{workflow="index",state="failed"}'] == 1
 
 
 def test_no_document_is_named(tmp_path: Path):

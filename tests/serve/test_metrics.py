@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
+from pipeline.errors import UsageError
 from pipeline.serve.app import api_of
 from pipeline.serve.metrics import (
     BOUNDS,
@@ -120,6 +121,22 @@ def test_a_port_of_its_own_serves_nothing_else(folder: ProjectFolder, key: str):
         assert status("/metrics", key) == 200
         assert status("/metrics", "") == (401 if key else 200)
         assert status("/query", key) == 404
+
+
+def test_a_port_that_others_reach_needs_a_key(folder: ProjectFolder):
+    with folder.open() as project:
+        page = MetricsPage(project, Counts())
+        with (
+            pytest.raises(UsageError, match=r"metrics_key is not set; set it, or pass --no-key"),
+            metrics_at_port(page, "0.0.0.0", 0),
+        ):
+            pass
+        with metrics_at_port(page, "0.0.0.0", 0, no_key=True) as port:
+            assert port
+        with folder.open(f"serve.metrics_key={METRICS_KEY}") as keyed:
+            page = MetricsPage(keyed, Counts())
+            with metrics_at_port(page, "0.0.0.0", 0) as port:
+                assert port
 
 
 def test_workers_are_counted_together():
