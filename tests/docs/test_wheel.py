@@ -13,6 +13,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with nothing of the project but its wheel; third-party packages come from this
@@ -66,6 +69,13 @@ def test_what_init_says_comes_next_works_from_the_wheel(python: Path, tmp_path: 
     assert run.returncode == 0, run.stderr
     assert query.returncode == 0, query.stderr
     assert "skarrow-light.txt" in query.stdout
+    [question] = re.findall(r"^graphmill -C my-project (query .*)$", README, re.MULTILINE)
+    [answer] = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+    asked = _graphmill(python, "-C", str(tmp_path / "mine"), *shlex.split(question))
+    assert asked.stdout.startswith(answer)
+    assert "Idra Vasterling" in answer
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert makefile.partition("$(GRAPHMILL) query")[2].startswith(question.removeprefix("query"))
     page = tmp_path / "eval.html"
     evaluated = _graphmill(python, *commands[2], "--modes", "naive", "--html", str(page))
     assert evaluated.stdout.startswith("50 questions"), evaluated.stderr
