@@ -1,4 +1,4 @@
-"""Projects tables of snapshots to rows of the stores' tables (docs/stores.md has the layout)."""
+"""Projects tables of snapshots to rows of the stores' tables (docs/stores-sql.md: layout)."""
 
 import json
 import re

@@ -1,5 +1,5 @@
-"""What docs/stores.md promises: its SQL and Cypher run as they stand, its rights suffice, its
-columns are all."""
+"""Check the pages docs/stores*.md: their SQL and Cypher run as they stand, their rights suffice, and
+their columns are all."""
 
 import ast
 import csv
@@ -27,7 +27,8 @@ from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.stores.graphs import LoadableGraph, graph, node
 
-PAGE = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS.glob("stores*.md")}
 QUESTION = "Who taught optics?"
 KEYS = """
     MATCH (n:Entity {workspace: $workspace})-[r]->() UNWIND keys(n) AS node UNWIND keys(r) AS link
@@ -39,8 +40,8 @@ NONE: Mapping[str, str] = MappingProxyType({})
 Rows = list[dict[str, Any]]
 
 
-def blocks(language: str, page: str = PAGE) -> dict[str, str]:
-    """The first line of each example, a comment, and the whole."""
+def blocks(language: str, page: str = "\n".join(PAGES.values())) -> dict[str, str]:
+    """Return the first line of each example, a comment, and the whole."""
     found = re.findall(rf"```{language}\n((?:--|//) ([^\n]+)\n.*?)```", page, re.DOTALL)
     assert len(found) == page.count(f"```{language}\n") == len({title for _, title in found})
     return {title: block for block, title in found}
@@ -235,7 +236,7 @@ def test_sizes(ask: Callable[..., Rows], project: Project):
 
 
 def test_every_column_is_on_the_page():
-    section = PAGE.partition("## PostgreSQL")[2].partition("```")[0]
+    section = PAGES["stores-sql"].partition("```")[0]
     rows = dict(re.findall(r"^\| ((?:lightrag|graphmill)_\w+) \| (.+) \|$", section, re.MULTILINE))
     named = {
         table: set(", ".join(re.findall(r"`([^`]+)`", cell)).split(", "))
@@ -392,7 +393,7 @@ def test_every_property_is_on_the_page(in_neo4j: Project):
     store = in_neo4j.stores.graph
     assert isinstance(store, Neo4jStore)
     [[node, link]] = store.read(KEYS)
-    section = PAGE.partition("## Neo4j")[2].partition("|")[0]
+    section = PAGES["stores-cypher"].partition("|")[0]
     for part, properties in zip(section.split("Relationship: "), (node, link), strict=True):
         [listed] = re.findall(r"properties\s+`(id, [^`]+)`", part)
         assert set(listed.replace("\n", " ").split(", ")) == set(properties)

@@ -41,7 +41,7 @@ ACTIONS = {
     "25P04": "make transaction_timeout 0 or longer for this role",
     "53100": "make room on the server's disk",
     "53200": "give the server more memory, or lower stores.postgres.hnsw.build_mb",
-    "42501": "give this role the right (docs/stores.md, Roles and rights)",
+    "42501": "give this role the right (docs/stores-postgresql.md, Roles and rights)",
 }
 
 
