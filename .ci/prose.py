@@ -34,7 +34,6 @@ UNMENDED = frozenset(
         "docs/documents.md",
         "docs/graph-retrieval.md",
         "docs/knowledge.md",
-        "docs/models.md",
         "docs/query.md",
     }
 )

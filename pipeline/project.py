@@ -82,7 +82,7 @@ class Project(Asking):
 
         ``overrides`` are settings for this instance, as ``key.path=value``. ``chat`` and
         ``embedding`` are functions or objects that replace the models named "default"; a mapping of
-        names to functions replaces several. docs/models.md says how they are called.
+        names to functions replaces several. docs/model-function.md says how they are called.
         """
         folder = Path(root).resolve()
         names_workspace = any(override.startswith("workspace=") for override in overrides)

@@ -303,7 +303,7 @@ class QueryFields:
             page=(
                 "where `models.rerank` names a reranker, three times as many text units are found,"
                 " and the best of them by its scores are shown; with `order: fused`"
-                " [both orders count](models.md#rerank)"
+                " [both orders count](rerank.md#how-its-order-is-used)"
             ),
             off="--no-rerank",
         ),

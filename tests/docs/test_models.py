@@ -1,4 +1,4 @@
-"""docs/models.md: every recipe is read by the real settings, and the example of a function is
+"""The guides to models: every recipe is read by the real settings, and the example of a function is
 run."""
 
 import re
@@ -18,13 +18,14 @@ from pipeline.runs.adapters import chat_model, embedding_model
 from pipeline.settings.file import read_settings
 from pipeline.settings.schema import ChatSettings, EmbeddingSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-RECIPES = PAGE.partition("\n## Recipes\n")[2]
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("models", "local-models", "gateways", "model-function")
+RECIPES = "".join((DOCS / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
 
 
 def recipes() -> Iterator[tuple[str, str]]:
-    """Title and YAML of every snippet of settings behind "Recipes"."""
-    for section in re.split(r"^#{3,4} ", RECIPES, flags=re.MULTILINE)[1:]:
+    """Title and YAML of every snippet of settings on the pages."""
+    for section in re.split(r"^#{2,4} ", RECIPES, flags=re.MULTILINE)[1:]:
         title = section.partition("\n")[0]
         for number, block in enumerate(
             re.findall(r"^```yaml\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
@@ -85,7 +86,7 @@ def test_a_recipe_is_read_and_makes_its_models(
 
 
 def python_blocks() -> list[str]:
-    section = RECIPES.partition("### A function of your own")[2]
+    section = RECIPES.partition("## A function of your own")[2]
     return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
