@@ -7,7 +7,7 @@ that only a request can give. Four things are made from them:
   ``query/request.py``), and with them the bodies of the HTTP API,
 - the options of ``graphmill query`` (``cli/query_command.py``),
 - the parameters of the tools for assistants (``serve/tool_parameters.py``),
-- the table in docs/query.md, which ``python -m tests.docs.option_table`` writes.
+- the table in docs/query-options.md, which ``python -m tests.docs.option_table`` writes.
 
 The command imports this module at every start. It therefore needs the standard library alone.
 """
@@ -67,8 +67,8 @@ class Limits:
 class Description:
     """The texts about an option, and its names on the command line.
 
-    ``help`` is shown by ``graphmill query --help``, ``page`` in docs/query.md (Markdown), and
-    ``tool`` to an assistant; an option without ``tool`` is no parameter of a tool. On the command
+    ``help`` is shown by ``graphmill query --help``, ``page`` in docs/query-options.md, as Markdown,
+    and ``tool`` to an assistant; an option without ``tool`` is no parameter of a tool. On the command
     line ``also`` is a second name, ``off`` the name that turns a flag off if that is not
     ``--no-NAME``, and ``metavar`` the placeholder of the value.
     """
@@ -94,7 +94,7 @@ class QueryFields:
         Mode,
         Description(
             help=f"{', '.join(MODES[:-1])} or {MODES[-1]}.",
-            page="where evidence is searched for; [above](#modes)",
+            page="where evidence is searched for; [modes](query.md#modes)",
             tool=(
                 " ".join(f"{mode}: {about}." for mode, about in MODES_FOR_TOOLS.items())
                 + " Left out: the project's default."
@@ -141,17 +141,7 @@ class QueryFields:
         TOKENS,
         Description(
             help="Budget of the whole prompt.",
-            page=(
-                "budget of the whole prompt (in `bypass` nothing is cut). Instructions, history,"
-                " question, the list of documents and 100 tokens of reserve come off it first. Of"
-                " what is left text units get at least half; in `naive` and `graph`, and in every"
-                " mode up to 8,000, as much as they need. Entities and relationships share the"
-                " rest in proportion to their two budgets (in `global` relationships come first);"
-                " tokens that a part does not use go to the next. `notes` names a part that has no"
-                " room at all. The budget is never larger than the window of the chat model,"
-                " where [the doctor](doctor.md) has measured that, or its endpoint"
-                " [has said so](#prompts-that-are-too-long)"
-            ),
+            page="budget of the whole prompt; [how it is shared](#the-budget-of-a-prompt)",
             tool=(
                 "The most tokens that the text and the project's own prompt for answers, some 500,"
                 " may take together. The structured result, some 60 a passage, comes on top. Left"
@@ -183,11 +173,8 @@ class QueryFields:
         Description(
             help="Text units of what was found by RELATION, WEIGHT or VECTOR.",
             page=(
-                "which text units stand for entities and relationships. `RELATION`: of each entity"
-                " in turn, first those that most of its neighbours share (an entity of more than"
-                " 1,000 neighbours counts none, and is not counted). `WEIGHT`: linear gradient"
-                " polling, the best record names most, the last at least one. `VECTOR`: those most"
-                " similar to the question; without a vector of the question as `WEIGHT`"
+                "[which text units](#text-units-of-what-was-found) stand for entities and"
+                " relationships: `RELATION`, `WEIGHT` or `VECTOR`"
             ),
         ),
     ] = "RELATION"
@@ -208,8 +195,7 @@ class QueryFields:
             help="Of relationships: question, or rank.",
             page=(
                 "`question`: relationships by their similarity to the question, in `local` those"
-                " of the best entity first. `rank`: by the degrees of their ends, whatever the"
-                " question is. A description that several have is shown once"
+                " of the best entity first. `rank`: by the degrees of their ends"
             ),
             metavar="ORDER",
         ),
@@ -233,9 +219,7 @@ class QueryFields:
             help="No answer below this similarity.",
             page=(
                 "a question whose best text unit is less similar than this gets no answer; 0"
-                " answers any. A good value depends on the embedding model: with the builtin one"
-                " questions about the sample corpus score 0.14 to 0.72 (1 of 50 below 0.19),"
-                " questions about anything else 0.08 to 0.21"
+                " answers any ([a good value](#a-good-least-score))"
             ),
         ),
     ] = 0.0
@@ -301,9 +285,8 @@ class QueryFields:
         Description(
             help="Use the reranker.",
             page=(
-                "where `models.rerank` names a reranker, three times as many text units are found,"
-                " and the best of them by its scores are shown; with `order: fused`"
-                " [both orders count](rerank.md#how-its-order-is-used)"
+                "a reranker of `models.rerank` chooses among three times as many text units; with"
+                " `order: fused` [both orders count](rerank.md#how-its-order-is-used)"
             ),
             off="--no-rerank",
         ),
@@ -314,7 +297,7 @@ class QueryFields:
             help="relevance, or newest: newer versions first.",
             page=(
                 "`newest`: of documents with the same title the newer comes first;"
-                " [below](#versions-of-a-document)"
+                " [versions](query-words.md#versions-of-a-document)"
             ),
         ),
     ] = "relevance"
@@ -361,9 +344,8 @@ class QueryFields:
         Description(
             help="Level of the reports, 0 the coarsest.",
             page=(
-                "reports of the communities of this level are read, and of those above it that"
-                " have no children; 0 is the coarsest. A higher number: more, and more detailed"
-                " reports, more calls"
+                "reports of this level are read, and those above it without children; 0 is the"
+                " coarsest. Higher: more detailed reports, more calls"
             ),
         ),
     ] = 2
@@ -371,7 +353,10 @@ class QueryFields:
         bool,
         Description(
             help="The model picks reports.",
-            page="`community`: the model rates reports from level 0 down; [below](#reports)",
+            page=(
+                "`community`: the model rates reports from level 0 down;"
+                " [reports](query-reports.md#community)"
+            ),
             off="--static-community-selection",
         ),
     ] = False
@@ -380,8 +365,9 @@ class QueryFields:
         Description(
             help="Of local: plain, or graphrag: with reports and claims.",
             page=(
-                "`graphrag`: mode `local` shows reports and claims too; [below](#reports). No"
-                " effect on other modes"
+                "`graphrag`: mode `local` shows"
+                " [reports and claims too](query-reports.md#local-with-reports). No effect on other"
+                " modes"
             ),
             metavar="KIND",
         ),
@@ -392,9 +378,8 @@ class QueryFields:
         Description(
             help="Part of a graphrag context for reports.",
             page=(
-                "`context: graphrag` and `drift`: the share of the context for reports. Entities,"
-                " relationships and claims have the rest. Tokens that a part does not use go to"
-                " the next, in the end to the text units"
+                "`context: graphrag` and `drift`: the [share](#the-budget-of-a-prompt) of the"
+                " context for reports"
             ),
         ),
     ] = 0.15
@@ -465,9 +450,9 @@ class QueryFields:
         Description(
             help="The model may add its own, marked.",
             page=(
-                "the prompt of the answer allows what the model knows itself, in sentences marked"
-                " `[LLM: verify]` (prompts/general_knowledge.md); no effect in `bypass` without a"
-                " `system_prompt`, and none where nothing was found"
+                "the answer may hold what the model knows itself, in sentences marked"
+                " `[LLM: verify]`; not where nothing was found, nor in `bypass` without a"
+                " `system_prompt`"
             ),
         ),
     ] = False
@@ -524,7 +509,7 @@ class RequestFields:
             help="Only documents with this metadata; also < <= > >= !=.",
             page=(
                 "only documents with these metadata, or with a value of a property;"
-                " [below](#filters)"
+                " [filters](query-filters.md)"
             ),
             tool=(
                 "Only documents whose metadata satisfy all of these conditions: field to a value,"

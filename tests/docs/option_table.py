@@ -1,4 +1,4 @@
-"""The table of options in docs/query.md, made from ``pipeline/settings/query_fields.py``.
+"""The table of options in docs/query-options.md, made from ``pipeline/settings/query_fields.py``.
 
 ``python -m tests.docs.option_table`` writes it into the page.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.settings.query_fields import QUERY_OPTIONS, REQUEST_OPTIONS, Option
 
-PAGE = Path(__file__).parents[2] / "docs" / "query.md"
+PAGE = Path(__file__).parents[2] / "docs" / "query-options.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end of options -->"
 
 

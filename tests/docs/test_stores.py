@@ -1,5 +1,5 @@
-"""Check the pages docs/stores*.md: their SQL and Cypher run as they stand, their rights suffice, and
-their columns are all."""
+"""Check the pages docs/stores*.md: their SQL and Cypher run as they stand, their rights suffice,
+and their columns are all."""
 
 import ast
 import csv
