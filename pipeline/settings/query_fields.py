@@ -68,8 +68,8 @@ class Description:
     """The texts about an option, and its names on the command line.
 
     ``help`` is shown by ``graphmill query --help``, ``page`` in docs/query-options.md, as Markdown,
-    and ``tool`` to an assistant; an option without ``tool`` is no parameter of a tool. On the command
-    line ``also`` is a second name, ``off`` the name that turns a flag off if that is not
+    and ``tool`` to an assistant; an option without ``tool`` is no parameter of a tool. On the
+    command line ``also`` is a second name, ``off`` the name that turns a flag off if that is not
     ``--no-NAME``, and ``metavar`` the placeholder of the value.
     """
 
