@@ -8,7 +8,7 @@ GRAPHMILL := $(BIN)/graphmill
 # Tests start hundreds of processes. Without kept bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock image wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm frameworks mypy bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock image wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,12 @@ analytics:  ## node2vec, UMAP and graspologic's Leiden beside ours, in environme
 
 litellm:  ## the extra "litellm", in an environment of its own (about 3 minutes)
 	.ci/litellm
+
+frameworks:  ## the extras "langchain" and "llamaindex", in an environment of their own (about 4 minutes)
+	.ci/frameworks
+
+mypy:  ## mypy --strict over the examples, against the wheel in an environment of its own (about 3 minutes)
+	.ci/mypy
 
 bench: dev  ## what a build costs, how it waits for a slow endpoint, and the nights after (about 15 minutes)
 	$(BIN)/python benchmarks/build.py --units 300 1900

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pipeline.project import Project
     from pipeline.query.answer import Answer
     from pipeline.query.request import QueryRequest
+    from pipeline.settings.query_keywords import QueryKeywords
 
     __version__: str
 
@@ -89,6 +90,7 @@ __all__ = [
     "Project",
     "Prompt",
     "PromptTooLongError",
+    "QueryKeywords",
     "QueryRequest",
     "Reply",
     "RequestEndedError",
@@ -127,6 +129,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pipeline.project": ("Project",),
     "pipeline.query.answer": ("Answer",),
     "pipeline.query.request": ("QueryRequest",),
+    "pipeline.settings.query_keywords": ("QueryKeywords",),
 }  # fmt: skip
 """The public names of each module. ``__getattr__`` imports a module when one of its names is
 used."""

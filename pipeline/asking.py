@@ -14,11 +14,13 @@ from pipeline.errors import NothingLoadedError, OtherVectorsError, UsageError
 from pipeline.files import SETTINGS
 from pipeline.models.conversations import made_once
 from pipeline.runs.services import DEFAULT, Services
+from pipeline.settings.query_keywords import with_option_names
 from pipeline.spans import question_events, question_span
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from typing import Unpack
 
     from pipeline.engine.bill.expected_calls import Estimate
     from pipeline.evaluation.answer_results import AnswerEvaluation, AnswerSetup
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pipeline.query.request import QueryRequest
     from pipeline.query.resources import QueryResources
     from pipeline.query.stream import Event
+    from pipeline.settings.query_keywords import QueryKeywords
     from pipeline.stores.base import Live
     from pipeline.stores.connection import Result, Work
     from pipeline.stores.reads import GraphReads, GraphStore, VectorReads, VectorStore
@@ -95,7 +98,10 @@ class LastOpening:
 class Asking(Services):
     """The queries of a project."""
 
-    def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
+    @with_option_names
+    def query(
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+    ) -> Answer:
         """Answer a question from the loaded stores; ``options`` are those of QueryRequest.
 
         ``asker`` is the caller; the default has no limits. Raises UsageError for invalid options,
@@ -107,8 +113,9 @@ class Asking(Services):
         with question_span(request.mode):
             return answer(request, self._resources_of(request, asker, options))
 
+    @with_option_names
     def query_stream(
-        self, question: str, asker: Asker | None = None, **options: Any
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
     ) -> Iterator[Event]:
         """Yield Sources, the answer's text in pieces, then the whole answer; or Failed instead.
 
@@ -130,11 +137,13 @@ class Asking(Services):
         chat = self.settings.models.chat.get(asked["model"])
         return chat is not None and chat.configured and may_ask_chat(asked)
 
+    @with_option_names
     def query_data(
-        self, question: str, asker: Asker | None = None, **options: Any
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
     ) -> dict[str, Any]:
         """Return the evidence for a question as JSON, without asking a model for an answer."""
-        return self.query(question, asker, **{**options, "only_need_context": True}).data_json()
+        options["only_need_context"] = True
+        return self.query(question, asker, **options).data_json()
 
     def read(
         self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None
@@ -187,8 +196,13 @@ class Asking(Services):
         found, _ = resources.read(find)
         return found
 
+    @with_option_names
     def questions(
-        self, question: str, number: int = 5, asker: Asker | None = None, **options: Any
+        self,
+        question: str,
+        number: int = 5,
+        asker: Asker | None = None,
+        **options: Unpack[QueryKeywords],
     ) -> NextQuestions:
         """Return questions to ask after this question and its ``conversation_history``.
 
@@ -202,20 +216,25 @@ class Asking(Services):
         request = self.request(question, asker, **options)
         return ask_next_questions(request, number, self.query_resources(request.mode, asker))
 
-    async def aquery(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
+    @with_option_names
+    async def aquery(
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+    ) -> Answer:
         from asyncio import to_thread
 
         return await to_thread(self.query, question, asker, **options)
 
+    @with_option_names
     async def aquery_data(
-        self, question: str, asker: Asker | None = None, **options: Any
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
     ) -> dict[str, Any]:
         from asyncio import to_thread
 
         return await to_thread(self.query_data, question, asker, **options)
 
+    @with_option_names
     async def aquery_stream(
-        self, question: str, asker: Asker | None = None, **options: Any
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
     ) -> AsyncIterator[Event]:
         from asyncio import to_thread
 
@@ -303,14 +322,15 @@ class Asking(Services):
         )
         return setup, target
 
-    def _data_of_any_size(self, question: str, **options: Any) -> dict[str, Any]:
+    def _data_of_any_size(self, question: str, **options: Unpack[QueryKeywords]) -> dict[str, Any]:
         """Return the evidence for a question even if its prompt exceeds the model's window.
 
         The prompt is only measured, never sent.
         """
         from pipeline.query.answer import answer
 
-        request = self.request(question, **{**options, "only_need_context": True})
+        options["only_need_context"] = True
+        request = self.request(question, **options)
         resources = self._resources_of(request, None, options)
 
         def without_window(name: str) -> Measured:
@@ -318,7 +338,10 @@ class Asking(Services):
 
         return answer(request, replace(resources, measured=without_window)).to_json()
 
-    def request(self, question: str, asker: Asker | None = None, **options: Any) -> QueryRequest:
+    @with_option_names
+    def request(
+        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+    ) -> QueryRequest:
         """Return a request; the project's defaults replace options that are missing or None.
 
         Raises UsageError for invalid options, NotAllowedError for options that the asker may not

@@ -16,12 +16,13 @@ from pipeline.asking import Asking
 from pipeline.errors import GraphmillError, SettingsError, UsageError, install_extra
 from pipeline.files import write_text
 from pipeline.settings.file import read_settings
+from pipeline.settings.query_keywords import with_option_names
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import LiteralString
+    from typing import LiteralString, Unpack
 
     import networkx as nx
     import pandas as pd
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from pipeline.runs.suspects import Suspects
     from pipeline.runs.views import ViewSize
     from pipeline.settings.own_models import Given
+    from pipeline.settings.query_keywords import QueryKeywords
     from pipeline.snapshots.store import Manifest
     from pipeline.tuning.tune import TuneOptions, Tuning
     from pipeline.verify.verify import Verification
@@ -990,13 +992,14 @@ class Project(Asking):
 
         return without_parallels(graph_of(self._source(workflow)))
 
+    @with_option_names
     def picture(
         self,
         about: str,
         workflow: str | None = None,
         hops: int = 1,
         most: int = 100,
-        **options: Any,
+        **options: Unpack[QueryKeywords],
     ) -> Picture:
         """Draw the neighbourhood of an entity, or the evidence of a question.
 

@@ -107,14 +107,11 @@ def questions(
     with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
         from pipeline.query.request import read_conditions
 
-        found = project.questions(
-            question,
-            number,
-            mode=mode,
-            where=read_conditions(where or []),
-            conversation_history=_read_conversation(conversation_history),
-            model=model,
-        )
+        # The mode is any text here; the project checks it.
+        options: dict[str, Any] = {"mode": mode, "model": model}
+        options["where"] = read_conditions(where or [])
+        options["conversation_history"] = _read_conversation(conversation_history)
+        found = project.questions(question, number, **options)
         if as_json:
             print_json(found.to_json())
             return

@@ -1,13 +1,14 @@
 """Each option of a query is defined once, and appears wherever a query can be asked."""
 
 import inspect
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 import typer.main
 
 from pipeline.cli import app
 from pipeline.cli.query_command import with_query_options
+from pipeline.project import Project
 from pipeline.query.request import QueryRequest
 from pipeline.serve.bodies import body_of
 from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters
@@ -21,10 +22,22 @@ from pipeline.settings.query_fields import (
     Option,
     options_of,
 )
+from pipeline.settings.query_keywords import QueryKeywords
 from pipeline.settings.query_options import QueryOptions, QuerySettings
 from tests.docs.option_table import PAGE, option_table, page_with
 
 EVERY_OPTION = {**REQUEST_OPTIONS, **QUERY_OPTIONS}
+QUERY_METHODS = (
+    Project.query,
+    Project.query_stream,
+    Project.query_data,
+    Project.questions,
+    Project.request,
+    Project.aquery,
+    Project.aquery_data,
+    Project.aquery_stream,
+    Project.picture,
+)
 
 
 def test_every_option_is_a_field_of_the_request_and_each_with_a_default_is_a_setting():
@@ -53,6 +66,21 @@ def test_every_option_is_one_of_the_command_with_its_help(option: Option):
     if name != "question":
         assert parameter.opts[0] == f"--{name.replace('_', '-')}"
         assert {about.also, about.off} - {""} <= {*parameter.opts, *parameter.secondary_opts}
+
+
+def test_every_option_is_a_keyword_argument_of_its_type_for_type_checkers():
+    keywords = get_type_hints(QueryKeywords)
+    assert {"query", *keywords} == set(EVERY_OPTION)
+    for name, option in QUERY_OPTIONS.items():
+        assert keywords[name] == option.type | None
+
+
+@pytest.mark.parametrize("method", QUERY_METHODS, ids=lambda method: method.__name__)
+def test_notebooks_complete_every_option_of_the_methods_that_ask(method: Any):
+    parameters = inspect.signature(method).parameters
+    assert EVERY_OPTION.keys() - {"query"} <= parameters.keys()
+    assert next(iter(parameters)) == "self"
+    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values())
 
 
 def test_the_tools_have_every_option_that_has_a_text_for_assistants():

@@ -1,0 +1,73 @@
+"""The client of a server gives what the project gives, and its errors."""
+
+import asyncio
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from pipeline.errors import GraphmillError, NotAllowedError, UsageError
+from pipeline.frameworks.http import Client
+from pipeline.project import Project
+from tests.frameworks.conftest import KEY, WRITER
+
+QUESTION = "Who founded the Brack Institute?"
+
+
+def test_an_answer_is_the_one_of_the_project(project: Project, client: Client):
+    own = project.query(QUESTION, mode="naive", top_k=5)
+    answer = client.query(QUESTION, mode="naive", top_k=5)
+    assert (answer.answer, answer.mode) == (own.text, "naive")
+    assert [one.chunk_id for one in answer.references] == [one.chunk_id for one in own.references]
+    assert asyncio.run(client.aquery(QUESTION, mode="naive", top_k=5)).answer == own.text
+
+
+def test_evidence_is_restricted_by_where(client: Client):
+    found = client.query_data(QUESTION, mode="naive", chunk_top_k=3)
+    source = found.chunks[-1].source
+    for narrowed in (
+        client.query_data(QUESTION, mode="naive", where={"source": source}),
+        asyncio.run(client.aquery_data(QUESTION, mode="naive", where={"source": source})),
+    ):
+        assert {chunk.source for chunk in narrowed.chunks} == {source}
+
+
+def test_all_pages_of_documents_are_listed(project: Project, url: str):
+    ids = project.add({f"text-{number:03}.md": f"Text {number}." for number in range(101)})
+    try:
+        with Client(url, WRITER) as writer:
+            assert [one.id for one in writer.documents()] == sorted(ids)
+    finally:
+        project.remove(ids)
+
+
+def test_errors_of_the_server_are_those_of_a_project(url: str, client: Client):
+    wrong: Any = {"topk": 3}
+    with pytest.raises(UsageError, match="unknown field 'topk'; did you mean 'top_k'"):
+        client.query(QUESTION, **wrong)
+    with Client(url, "another-key-than-the-right-one") as stranger:
+        with pytest.raises(NotAllowedError) as refused:
+            stranger.query(QUESTION)
+        assert "another-key" not in str(refused.value)
+    with pytest.raises(UsageError, match="no address"):
+        Client("localhost:8000", KEY)
+
+
+def test_a_server_that_is_away_is_told_without_the_password_of_the_address():
+    with (
+        Client("http://user:secret@127.0.0.1:9", KEY) as client,
+        pytest.raises(GraphmillError, match=r"127\.0\.0\.1: .*check the address") as away,
+    ):
+        client.query(QUESTION)
+    assert "secret" not in str(away.value)
+
+
+def test_a_server_of_another_kind_is_told():
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.handle_request, daemon=True).start()
+        with (
+            Client(f"http://127.0.0.1:{other.server_port}", KEY) as client,
+            pytest.raises(GraphmillError, match="status 501 and no answer of graphmill"),
+        ):
+            client.query(QUESTION)
