@@ -139,11 +139,11 @@ class ProjectFiles:
 
 
 def _client_keys(value: Any) -> Iterator[str]:
-    """Yield the paths of the keys of client certificates in settings."""
+    """Yield the paths of the keys of certificates in settings."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             found = getattr(value, name)
-            if name == "client_key" and isinstance(found, str):
+            if name in ("client_key", "key_file") and isinstance(found, str):
                 yield found
             yield from _client_keys(found)
     elif isinstance(value, dict):

@@ -20,6 +20,7 @@ from pipeline.backup.archive import ArchiveReader, BackupManifest, open_backup
 from pipeline.backup.beside import path_beside
 from pipeline.backup.members import SQLITE_ASIDE
 from pipeline.backup.settings_text import with_values
+from pipeline.backup.write import SNAPSHOTS
 from pipeline.errors import (
     DamagedError,
     DataError,
@@ -34,14 +35,18 @@ from pipeline.files import (
     write_text,
 )
 from pipeline.purge.document import purge
-from pipeline.purge.purged import LIST, PurgedDocuments
+from pipeline.purge.purged import KEY, LIST, PurgedDocuments
 from pipeline.purge.target import KnownDocuments
 from pipeline.runs.owner import OWNER_FILE, has_project
 from pipeline.runs.services import Services
 from pipeline.settings.file import read_settings
-from pipeline.settings.schema import EMBEDDED
+from pipeline.settings.schema import EMBEDDED, Settings
 from pipeline.stores.base import Advanced, silent
 from pipeline.stores.loaded_workspaces import FILE as LOADED
+
+LIST_ASIDE = "data/purged-without-key.json"
+ELSEWHERE = "data/.elsewhere"
+"""A folder that stands for folders outside of the project while documents are purged again."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,8 @@ def restore_files(
         listed = purged or (original if is_here else None)
         if listed is not None:
             PurgedDocuments.of(temporary).take_over(PurgedDocuments.at(listed))
-        again, notes = _purge_again(temporary, overrides, settings.cache)
+        notes = _put_unusable_list_aside(temporary)
+        again = _purge_again(temporary, overrides, settings, notes)
         if listed is None:
             notes.append(
                 f"restore: what was purged after {manifest.created} is not known here, so it is"
@@ -203,42 +209,59 @@ def _make_copy(folder: Path, owner: str, workspace: str | None) -> None:
     new = secrets.token_hex(16)
     write_text(folder / OWNER_FILE, f"{new}\n")
     (folder / LOADED).unlink(missing_ok=True)
-    path = folder / SETTINGS
+    path, settings = folder / SETTINGS, read_settings(folder)
+    changes: dict[tuple[str | int, ...], str] = {}
     if workspace is not None:
-        text = path.read_text(encoding="utf-8")
-        write_text(path, with_values(text, {("workspace",): workspace}))
-    cache = read_settings(folder).cache
-    prefix, _, name = cache.partition(":///")
+        changes["workspace",] = workspace
+    if settings.owner:
+        # Rows of an owner that settings name would be those of the original too.
+        changes["owner",] = ""
+    if changes:
+        write_text(path, with_values(path.read_text(encoding="utf-8"), changes))
+    prefix, _, name = settings.cache.partition(":///")
     database = folder / name
-    if prefix != "sqlite" or not database.resolve().is_relative_to(folder.resolve()):
+    if prefix != "sqlite" or not _is_below(folder, name):
         return
     if database.is_file():
         with closing(sqlite3.connect(database)) as connection, connection:
             for table in ("completions", "embeddings", "conversions"):
                 statement = f"UPDATE {table} SET owner = ? WHERE owner = ?"  # noqa: S608 - constants
-                connection.execute(statement, (new, owner))
+                connection.execute(statement, (new, settings.owner or owner))
             connection.execute("DELETE FROM batches")
         for suffix in SQLITE_ASIDE:
             database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
 
 
-def _purge_again(folder: Path, overrides: Sequence[str], cache: str) -> tuple[list[str], list[str]]:
-    """Purge what the list of purged documents names, and return the names and notes.
+def _is_below(folder: Path, name: str) -> bool:
+    """Return whether a path of the settings leads to a place in the project's folder."""
+    return (folder / name).resolve().is_relative_to(folder.resolve())
 
-    The databases of the settings are not opened, and a cache elsewhere is not touched: both may be
-    the original's.
+
+def _put_unusable_list_aside(folder: Path) -> list[str]:
+    """Rename a list of purged documents that has no key, and return a note on it."""
+    purged = PurgedDocuments.of(folder)
+    if purged.key.exists() or not purged.all():
+        return []
+    purged.list.rename(folder / LIST_ASIDE)
+    return [
+        f"restore: the list of purged documents in the backup has no key, so it is put aside as"
+        f" {LIST_ASIDE}; if you kept {KEY}, restore again, with both files together by --purged"
+    ]
+
+
+def _purge_again(
+    folder: Path, overrides: Sequence[str], settings: Settings, notes: list[str]
+) -> list[str]:
+    """Purge what the list of purged documents names, and return the names; add to the notes.
+
+    Nothing outside of the folder is opened or changed, for it may be the original's: databases, a
+    cache, a bucket, documents, exports and batches at an endpoint.
     """
-    alone = [*overrides, f"stores.postgres.url={EMBEDDED}", "stores.graph=postgres"]
-    alone += ["max_delete_ratio=1"]
-    prefix, _, name = cache.partition(":///")
-    if prefix != "sqlite" or not (folder / name).resolve().is_relative_to(folder.resolve()):
-        alone.append("cache=''")
-    settings = read_settings(folder, alone)
-    with closing(Services(folder, settings, overrides=tuple(alone))) as project:
+    alone = _overrides_alone(folder, overrides, settings)
+    (folder / ELSEWHERE).mkdir(parents=True, exist_ok=True)
+    own = read_settings(folder, alone)
+    with closing(Services(folder, own, overrides=tuple(alone))) as project:
         found = PurgedDocuments.of(folder).among(KnownDocuments(project).all)
-        notes: list[str] = []
-        if not found:
-            return [], notes
         # What the loaded workspaces show is not this restore's to change.
         loaded = folder / LOADED
         aside = loaded.read_bytes() if loaded.exists() else None
@@ -246,8 +269,8 @@ def _purge_again(folder: Path, overrides: Sequence[str], cache: str) -> tuple[li
         for document, day in found.items():
             notes += _take_out_of_file(project, document)
             try:
-                if KnownDocuments(project).has(document) or KnownDocuments(project).file(document):
-                    purge(project, document)
+                if KnownDocuments(project).has(document) or _file_of(project, document):
+                    purge(project, document, abandons_batches=False)
             except GraphmillError as error:
                 raise DataError(
                     f"restore: {document} was purged on {day}, and the backup has it, but it cannot"
@@ -255,7 +278,32 @@ def _purge_again(folder: Path, overrides: Sequence[str], cache: str) -> tuple[li
                 ) from error
         if aside is not None:
             loaded.write_bytes(aside)
-    return list(found), notes
+    shutil.rmtree(folder / ELSEWHERE)
+    return list(found)
+
+
+def _overrides_alone(folder: Path, overrides: Sequence[str], settings: Settings) -> list[str]:
+    """Return overrides with which a project uses nothing outside of its folder."""
+    alone = [*overrides, f"stores.postgres.url={EMBEDDED}", "stores.graph=postgres"]
+    alone += ["max_delete_ratio=1", "inputs=[]", "metrics.textfile=''", f"snapshots={SNAPSHOTS}"]
+    if not _is_below(folder, settings.input.path):
+        alone.append(f"input.path={ELSEWHERE}")
+    if not _is_below(folder, settings.output):
+        alone.append(f"output={ELSEWHERE}")
+    prefix, _, name = settings.cache.partition(":///")
+    if prefix != "sqlite" or not _is_below(folder, name):
+        alone.append("cache=''")
+    return alone
+
+
+def _file_of(project: Services, document: str) -> Path | None:
+    """Return the file of a document, or None. Raises DataError if it is outside of the folder."""
+    path = KnownDocuments(project).file(document)
+    if path is not None and not path.resolve().is_relative_to(project.root.resolve()):
+        raise DataError(
+            f"restore: {path}: not in the restored folder, so it is not purged; use another backup"
+        )
+    return path
 
 
 def _take_out_of_file(project: Services, document: str) -> list[str]:
@@ -266,7 +314,7 @@ def _take_out_of_file(project: Services, document: str) -> list[str]:
     record_of = document.rpartition("#")[0]
     archive = re.match(r".+?\.zip(?=/)", document, re.IGNORECASE)
     for name in filter(None, (record_of, archive[0] if archive else "")):
-        path = KnownDocuments(project).file(name)
+        path = _file_of(project, name)
         if path is not None and document != name:
             path.unlink()
             return [

@@ -133,13 +133,14 @@ class _Subject:
     intention: PurgeIntent | None
 
 
-def purge(project: Services, document: str) -> PurgeReport:
+def purge(project: Services, document: str, abandons_batches: bool = True) -> PurgeReport:
     """Purge a document and return a report.
 
     ``document`` is its path below the input folder, present or former, or a record that its file no
     longer has, such as ``people.csv#42``. If the purge is killed at any point, the same call
     continues it. If the report has ``unreached``, call it again with settings that reach those
-    places.
+    places. Without ``abandons_batches``, batches at an endpoint go on: they may be another
+    project's.
 
     These errors are raised before anything is deleted:
 
@@ -147,6 +148,7 @@ def purge(project: Services, document: str) -> PurgeReport:
     - UsageError for what is no document, a record that is still in its file, the last document, or
       a workspace that could not be loaded again
     - DeletionError if too many other documents are missing
+    - DataError if the list of purged documents has lost its key
     - WaitingError while the endpoint is still cancelling a batch
     - StoreError if a database of the settings does not answer
 
@@ -154,7 +156,8 @@ def purge(project: Services, document: str) -> PurgeReport:
     """
     with project.runs.alone():
         subject = _subject(project, document)
-        _abandon_batches(project)
+        if abandons_batches:
+            _abandon_batches(project)
         return _purge(project, subject)
 
 
@@ -173,6 +176,7 @@ def survey_document(project: Services, document: str) -> Survey:
 
 
 def _subject(project: Services, document: str) -> _Subject:
+    PurgedDocuments.of(project.root).require_key()
     intentions = PurgeIntents(project.root)
     begun = intentions.all()
     broken_off = next((intention for intention in begun.values() if not intention.here), None)

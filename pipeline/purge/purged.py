@@ -67,7 +67,11 @@ class PurgedDocuments:
             ) from error
 
     def note(self, source: str) -> str:
-        """Add a document to the list, and return the hash of its name."""
+        """Add a document to the list, and return the hash of its name.
+
+        Raises DataError if the list has lost its key: a new one would not fit the other hashes.
+        """
+        self.require_key()
         with alone_in(self.list.parent):
             hashed = self._hash_name(source)
             self._save({**self.all(), hashed: f"{datetime.now(UTC):%Y-%m-%d}"})
@@ -86,14 +90,26 @@ class PurgedDocuments:
             self._save(documents)
 
     def among(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the purged documents that these sources are or belong to, each with its day."""
+        """Return the purged documents that these sources are or belong to, each with its day.
+
+        Raises DataError if the list has lost its key.
+        """
+        self.require_key()
         documents = self.all()
-        if not documents or not self.key.exists():
+        if not documents:
             return {}
         names = {name for source in sources for name in _names_within(source)}
         hashes = {name: self._hash_name(name) for name in names}
         found = {name: documents[one] for name, one in hashes.items() if one in documents}
         return dict(sorted(found.items()))
+
+    def require_key(self) -> None:
+        """Raise DataError if the list has documents, but not the key by which they are known."""
+        if self.all() and not self.key.exists():
+            raise DataError(
+                f"{self.list}: its key {self.key} is gone, so purged documents are not known; put"
+                " your copy of the key there, or delete the list if there is none"
+            )
 
     def _hash_name(self, source: str) -> str:
         key = secret_in(self.key).encode()

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
+from pipeline.backup.restore import restore_files
+from pipeline.errors import DataError, UsageError
 from pipeline.project import Project
-from pipeline.purge.purged import KEY, LIST
-from tests.projects import ProjectFolder, new_project
+from pipeline.purge.purged import KEY, LIST, PurgedDocuments
+from pipeline.runs.services import Services
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.purge.test_purge import CANARY, KEPT, SECRET, found_in
 from tests.verbs.graphrag_folders import version_3, write
 
@@ -100,3 +102,54 @@ def test_an_import_does_not_bring_them_back(purged: ProjectFolder, tmp_path: Pat
         assert "graphrag" not in project.snapshots.workflows()
         tables["documents"][0]["title"] = "lamp.txt"
         assert project.import_graphrag(write(tmp_path / "other", tables)).exit_code == 0
+
+
+def test_a_list_without_its_key_allows_nothing_and_is_put_aside_by_a_restore(tmp_path: Path):
+    folder = new_project(tmp_path / "mine", NO_STORE)
+    purged = PurgedDocuments.of(folder.root)
+    purged.note("gone.txt")
+    with folder.open() as project:
+        project.backup(tmp_path / "b.zip")
+    purged.key.unlink()
+    with pytest.raises(DataError, match="put your copy of the key there"):
+        purged.among(["gone.txt"])
+    with pytest.raises(DataError, match="put your copy of the key there"):
+        purged.note("other.txt")
+    assert not purged.key.exists()
+    purged.list.unlink()
+    restored = restore_files(tmp_path / "b.zip", tmp_path / "copy")
+    assert "put aside as data/purged-without-key.json" in restored.notes[0]
+    assert not (tmp_path / "copy" / LIST).exists()
+    assert PurgedDocuments.of(tmp_path / "copy").among(["gone.txt"]) == {}
+
+
+def test_nothing_of_the_original_outside_of_the_copy_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    live = tmp_path / "live"
+    live.mkdir()
+    for name, text in {**KEPT, "secret.txt": SECRET, "people.csv": PEOPLE}.items():
+        (live / name).write_text(text)
+    folder = new_project(
+        tmp_path / "mine",
+        NO_STORE,
+        {},
+        owner="team",
+        output="../exports",
+        input={"path": "../live"},
+    )
+    with folder.open() as project:
+        project.index("fast")
+        project.backup(tmp_path / "b.zip")
+    outside = (live, tmp_path / "exports")
+    before = {path: path.read_bytes() for place in outside for path in place.rglob("*.*")}
+    for document in ("secret.txt", "people.csv#2"):
+        PurgedDocuments.of(folder.root).note(document)
+    monkeypatch.setattr(Services, "abandon_batches", lambda *_: pytest.fail("batches are touched"))
+    restored = restore_files(tmp_path / "b.zip", tmp_path / "copy")
+    assert restored.purged == ("people.csv#2", "secret.txt")
+    assert {path: path.read_bytes() for path in before} == before
+    assert found_in(tmp_path / "copy", CANARY) == []
+    with Project.open(tmp_path / "copy") as copy:
+        assert copy.settings.owner == ""
+        assert sorted(copy.table("documents", "fast")["source"]) == [*KEPT, "people.csv#1"]

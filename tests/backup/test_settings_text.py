@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+import yaml
+
 from pipeline.backup.settings_text import with_values, without_secrets
+from pipeline.errors import DataError
 from pipeline.settings.file import read_settings
 
 TEXT = """\
@@ -54,3 +58,71 @@ def test_values_are_changed_in_their_place_or_added_at_the_end():
         text, {("workspace",): "drill", ("models", "chat", "a"): "y", ("snapshots",): "s"}
     )
     assert changed == ('workspace: "drill"   # empty\nmodels: {chat: {a: "y"}}\nsnapshots: "s"\n')
+
+
+@pytest.mark.parametrize("secret", ["ollama", "password", "x", "null", "true", "models"])
+def test_a_secret_that_is_a_word_of_the_file_is_replaced_in_its_place_alone(
+    tmp_path: Path, secret: str
+):
+    text = f"""\
+models:
+  chat:
+    default: {{provider: ollama, api_key: "{secret}", extra_body: null}}   # not {secret} any more
+stores:
+  neo4j: {{user: x, password: '{secret}'}}
+"""
+    edited, variables = read_and_hide(tmp_path, text)
+    assert variables == ["MODELS_CHAT_DEFAULT_API_KEY", "STORES_NEO4J_PASSWORD"]
+    content = yaml.safe_load(edited)
+    assert content["models"]["chat"]["default"] == {
+        "provider": "ollama", "api_key": "${MODELS_CHAT_DEFAULT_API_KEY:-}", "extra_body": None,
+    }  # fmt: skip
+    assert content["stores"]["neo4j"] == {"user": "x", "password": "${STORES_NEO4J_PASSWORD:-}"}
+    assert f"not {secret} " not in edited
+
+
+def test_a_key_without_a_value_is_no_secret(tmp_path: Path):
+    text = "serve: {metrics_key: null, api_key: ~}\nengine: {address: null}\n"
+    assert read_and_hide(tmp_path, text) == (text, [])
+
+
+def test_a_secret_with_an_anchor_has_one_variable_and_keeps_the_anchor(tmp_path: Path):
+    text = """\
+models:
+  chat:
+    default: &d {api_key: &k "canary-1"}
+    other: {api_key: *k, model: small}
+    third: {<<: *d, model: large}
+cypher: {password: &p !!str canary-2}
+"""
+    edited, variables = read_and_hide(tmp_path, text)
+    assert "canary" not in edited
+    assert variables == ["CYPHER_PASSWORD", "MODELS_CHAT_DEFAULT_API_KEY"]
+    chat = yaml.safe_load(edited)["models"]["chat"]
+    assert {one["api_key"] for one in chat.values()} == {"${MODELS_CHAT_DEFAULT_API_KEY:-}"}
+
+
+def test_secrets_in_mappings_of_the_users_own_are_found_by_their_names(tmp_path: Path):
+    text = """\
+input:
+  steps: [{verb: mask, args: {token: canary-1, auth: {secret: [canary-2]}, column: text}}]
+models: {chat: {default: {extra_body: {api_key: canary-3, seed: 1, mode: fast}}}}
+"""
+    edited, variables = read_and_hide(tmp_path, text)
+    assert "canary" not in edited
+    assert variables == [
+        "INPUT_STEPS_0_ARGS_AUTH_SECRET_0", "INPUT_STEPS_0_ARGS_TOKEN",
+        "MODELS_CHAT_DEFAULT_EXTRA_BODY_API_KEY",
+    ]  # fmt: skip
+    for kept in ("column: text", "seed: 1", "mode: fast"):
+        assert kept in edited
+
+
+def test_a_text_that_cannot_be_changed_in_one_place_is_refused():
+    with pytest.raises(DataError, match="write the file in plain YAML"):
+        with_values("{workspace: a}", {("snapshots",): "s"})
+
+
+def read_and_hide(folder: Path, text: str) -> tuple[str, list[str]]:
+    (folder / "settings.yaml").write_text(text)
+    return without_secrets(text, read_settings(folder))

@@ -112,7 +112,9 @@ def _tables_before(
 
 def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
     """Return the documents that are not of this source."""
-    return documents[[not is_of(str(known), source) for known in documents["source"]]]
+    is_other = [not is_of(str(known), source) for known in documents["source"]]
+    # By ``loc``, for an empty list in brackets alone would name columns.
+    return documents.loc[is_other]
 
 
 def is_of(known: str, source: str) -> bool:
