@@ -1,5 +1,6 @@
-"""What docs/cluster.md and compose.yaml say of a cluster: settings that are there, parts that fit
-each other, and ports of this machine alone. No test starts a container or a Kubernetes cluster."""
+"""Check docs/cluster.md, docs/object-store.md and compose.yaml: their settings are there, and their
+parts fit each other. Ports are those of this machine alone. No test starts a container or a
+Kubernetes cluster."""
 
 import itertools
 import re
@@ -20,7 +21,9 @@ from pipeline.settings.schema import Settings
 from tests.servers.s3_server import POM
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+PAGE = "\n".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("cluster.md", "object-store.md")
+)
 BLOCKS = [
     list(yaml.safe_load_all(block)) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 ]
