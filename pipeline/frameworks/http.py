@@ -50,8 +50,12 @@ class Client:
     """
 
     def __init__(self, url: str, key: str = "", timeout: float = 120):
-        if urlsplit(url).scheme not in ("http", "https"):
+        if not _is_address(url):
             raise UsageError("Client: url: no address; write it as https://host:port")
+        key = key.strip()
+        if not (key.isascii() and key.isprintable()):
+            # An HTTP library would show such a key in its error.
+            raise UsageError("Client: key: no key of a server; remove what is no ASCII character")
         self._library = http_library()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = self._library.Client(base_url=url, headers=headers, timeout=timeout)
@@ -123,3 +127,12 @@ class Client:
             action = "check the address, and that both have the same version"
             raise GraphmillError(f"{where}: {fact}; {action}") from None
         raise ERRORS.get(kind, GraphmillError)(f"{where}: {message}")
+
+
+def _is_address(url: str) -> bool:
+    """Return whether the text is an address of HTTP, with a port that is a number if it has one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -28,6 +28,8 @@ class GraphmillRetriever(BaseRetriever):
     options: dict[str, Any]
 
     def __init__(self, source: Source, **options: Any):
+        # LangChain makes a retriever anew of its fields, ``options`` among them.
+        options = {**options.pop("options", {}), **options}
         own = {name: options.pop(name) for name in ("name", "tags", "metadata") if name in options}
         super().__init__(source=source, options=options, **own)
 

@@ -4,8 +4,8 @@ server.
     data/audit/<day>.jsonl    the lines of one day in UTC, to which all processes append
     data/audit/hash-key       a secret key for hashes, without which hashed texts could be guessed
 
-Lines never change, with one exception. If a document is purged, its name and the texts of questions
-about it are removed.
+Lines never change, with two exceptions. If a document is purged, its name and the texts of
+questions about it are removed. If a person is erased, so are the texts that name the person.
 """
 
 import fcntl

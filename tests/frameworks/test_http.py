@@ -71,3 +71,20 @@ def test_a_server_of_another_kind_is_told():
             pytest.raises(GraphmillError, match="status 501 and no answer of graphmill"),
         ):
             client.query(QUESTION)
+
+
+@pytest.mark.parametrize("wrong", ["http://h:x", "http://[::1", "http://", "h:8020"])
+def test_a_text_that_is_no_address_is_refused(wrong: str):
+    with pytest.raises(UsageError, match="no address"):
+        Client(wrong)
+
+
+def test_no_error_shows_a_key(url: str):
+    with pytest.raises(UsageError, match="no key of a server") as refused:
+        Client(url, "a-secret\nkey")
+    assert "a-secret" not in str(refused.value)
+
+
+def test_a_key_may_have_the_line_end_of_its_file(url: str):
+    with Client(url, f"{KEY}\n") as client:
+        assert client.query_data(QUESTION, mode="naive").chunks

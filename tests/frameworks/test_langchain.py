@@ -46,6 +46,15 @@ def test_filters_are_given_to_the_retriever_or_to_one_question(project: Project)
     assert {one.metadata["source"] for one in filtered.invoke(QUESTION)} == {source}
 
 
+def test_a_retriever_can_be_made_anew_of_its_fields(project: Project):
+    from pipeline.frameworks.langchain import GraphmillRetriever
+
+    retriever = GraphmillRetriever(project, mode="naive", chunk_top_k=3)
+    again = GraphmillRetriever(source=retriever.source, options=retriever.options)
+    assert again.options == retriever.options
+    assert again.invoke(QUESTION) == retriever.invoke(QUESTION)
+
+
 def test_a_retriever_is_a_step_of_a_chain(client: Client):
     from langchain_core.runnables import RunnableLambda
 

@@ -89,7 +89,8 @@ def test_130_slow_questions_of_a_key_keep_nobody_from_finding_evidence(shared: S
             begun = time.monotonic()
             assert other.post("/query/data", json={"query": QUESTION}).status_code == 200
             seconds.append(time.monotonic() - begun)
-        assert min(seconds) < 1  # the best of three, for the machine does other work, too
+        # The best of three, since the machine does other work too.
+        assert min(seconds) < SLOW / 4
         assert answers == []
     begun = time.monotonic()
     wait_until(lambda: queries.running == queries.waiting == 0, SLOW / 4)

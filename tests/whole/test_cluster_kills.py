@@ -281,7 +281,7 @@ def with_scheduler_killed(
 def growing(own: DaskCluster, folder: ProjectFolder) -> Iterator[None]:
     """As soon as the scheduler wants a worker, the cluster has one, with the keys of the
     project."""
-    look = Cluster._check_workers
+    look = Cluster.check_workers
 
     def grow(cluster: Cluster, client: Client) -> int:
         there = look(cluster, client)
@@ -294,5 +294,5 @@ def growing(own: DaskCluster, folder: ProjectFolder) -> Iterator[None]:
                 own.start_workers(1, "-C", str(folder.root))
         return there
 
-    with patch.object(Cluster, "_check_workers", grow):
+    with patch.object(Cluster, "check_workers", grow):
         yield

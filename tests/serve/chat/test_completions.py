@@ -53,9 +53,22 @@ def served(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Serving]:
         yield served
 
 
+_opened: list[OpenAI] = []
+"""The clients of the test, which are closed at its end: they keep connections."""
+
+
+@pytest.fixture(autouse=True)
+def _close_clients() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
 def client_of(served: Serving, key: str = ALL) -> OpenAI:
     """Return a client that sends its key as a bearer, and never tries again."""
-    return OpenAI(base_url=f"{served.url}/v1", api_key=key, max_retries=0)
+    client = OpenAI(base_url=f"{served.url}/v1", api_key=key, max_retries=0)
+    _opened.append(client)
+    return client
 
 
 def workspace_in(served: Serving, key: str = ALL) -> str:
@@ -321,7 +334,9 @@ def test_the_examples_of_the_page_run(served: Serving, capsys: pytest.CaptureFix
     here = {"http://127.0.0.1:8020": served.url, "KEY": ALL}
     for said, meant in here.items():
         program, command = program.replace(said, meant), command.replace(said, meant)
-    exec(program, {})
+    names: dict[str, Any] = {}
+    exec(program, names)
+    _opened.extend(value for value in names.values() if isinstance(value, OpenAI))
     assert "1. [" in capsys.readouterr().out
     if shutil.which("curl"):
         ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
@@ -330,7 +345,7 @@ def test_the_examples_of_the_page_run(served: Serving, capsys: pytest.CaptureFix
 
 def test_without_a_chat_model_the_evidence_is_the_answer(served: Serving, project: Project):
     with serving(project) as plain:
-        client = OpenAI(base_url=f"{plain.url}/v1", api_key="any", max_retries=0)
+        client = client_of(plain, "any")
         model = client.models.list().data[0].id
         answer = client.chat.completions.create(model=f"{model}:naive", messages=ASKED)
     assert "Idra Senn" in (answer.choices[0].message.content or "")

@@ -83,7 +83,8 @@ def test_no_state_of_a_stream_shows_a_mark_that_is_taken_back(page: Page, shown:
     expect(turn.locator(".answer .cite")).to_have_count(8)
     states: list[str] = page.evaluate("globalThis.seen")
     final = turn.locator(".answer").inner_text()
-    assert len(set(states)) > 3
+    # Nothing, a part and the whole, on however busy a machine.
+    assert len(set(states)) >= 3
     assert all(final.startswith(state.rstrip()) for state in states)
 
 
