@@ -158,10 +158,18 @@ class Project(Asking):
                 found = project.verify(workflow)
                 if not found.agrees:
                     problems = [*found.problems, f"stores differ; run '{found.repair}'"]
+            notes = list(restored.notes)
+            if not workflow and not problems and project.snapshots.workflows():
+                known = ", ".join(project.snapshots.workflows())
+                notes.append(
+                    "restore: nothing was loaded or verified, for the backup does not say which"
+                    f" workflow the stores show; 'graphmill -C {target} load WORKFLOW' loads one of"
+                    f" {known}"
+                )
             return RestoreReport(
                 str(target), len(manifest.files), manifest.created, restored.is_copy,
                 project.settings.workspace, workflow, restored.purged, tuple(problems),
-                restored.notes,
+                tuple(notes),
             )  # fmt: skip
 
     def backup(
@@ -594,7 +602,12 @@ class Project(Asking):
         from pipeline.purge.certificate import write_certificate
 
         try:
-            stores = "agree with the tables" if self.verify(quick=True).agrees else "differ"
+            found = self.verify(quick=True)
+            fact = "agree with the tables" if found.agrees else "differ from the tables"
+            stores = (
+                f"workspace '{self.settings.workspace}', workflow '{found.workflow}': counts and"
+                f" checksums {fact}; other workspaces were not compared"
+            )
         except GraphmillError as error:
             stores = f"not compared: {error}"
         write_certificate(self, report, Path(file), stores)

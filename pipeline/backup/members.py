@@ -108,6 +108,8 @@ class ProjectFiles:
         is_hidden_at_top = name.startswith(".")
         is_environment = (path / "pyvenv.cfg").exists()
         is_made = path.name == "__pycache__" or path.name.endswith(PARTIAL)
+        if path.is_relative_to(self.project.input_folder):
+            return is_environment or path.resolve() in skipped
         return is_hidden_at_top or is_environment or is_made or path.resolve() in skipped
 
     def _belongs(self, name: str, keys: set[Path]) -> bool:
@@ -115,13 +117,18 @@ class ProjectFiles:
         if path.is_symlink():
             self.left_out[name] = "a link"
             return False
-        if not stat.S_ISREG(path.lstat().st_mode) or _is_of_process(name):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            self.left_out[name] = "no plain file"
             return False
         if path == self.target or _is_backup(path):
             return False
-        is_document = path.is_relative_to(self.project.input_folder)
-        is_secret = name in SECRETS or path in keys
-        if is_secret or (path.suffix.lower() in KEY_FILES and not is_document):
+        if path.is_relative_to(self.project.input_folder):
+            # Documents may have any names.
+            return True
+        if _is_of_process(name) or _is_beside_sqlite(path):
+            return False
+        is_named = name in SECRETS or path in keys
+        if is_named or path.suffix.lower() in KEY_FILES:
             if not self.with_keys:
                 self.left_out[name] = "a key"
             return self.with_keys
@@ -153,8 +160,16 @@ def _client_keys(value: Any) -> Iterator[str]:
 
 def _is_of_process(name: str) -> bool:
     is_note = name.startswith("data/runs/") and name.endswith(".begun")
-    is_aside = name.endswith(SQLITE_ASIDE)
-    return name in OF_PROCESSES or is_note or is_aside or name.endswith(PARTIAL)
+    return name in OF_PROCESSES or is_note or name.endswith(PARTIAL)
+
+
+def _is_beside_sqlite(path: Path) -> bool:
+    """Return whether a file is a journal of a database, whose copy has what is in it."""
+    suffix = next((one for one in SQLITE_ASIDE if path.name.endswith(one)), None)
+    if suffix is None:
+        return False
+    database = path.with_name(path.name.removesuffix(suffix))
+    return database.is_file() and is_sqlite(database)
 
 
 def _is_backup(path: Path) -> bool:

@@ -27,7 +27,14 @@ from pipeline.backup.archive import (
 from pipeline.backup.beside import path_beside
 from pipeline.backup.members import ProjectFiles, generations_of, is_sqlite
 from pipeline.backup.settings_text import with_values, without_secrets
-from pipeline.errors import DamagedError, DataError, LockedError, UsageError, counted
+from pipeline.errors import (
+    DamagedError,
+    DataError,
+    GraphmillError,
+    LockedError,
+    UsageError,
+    counted,
+)
 from pipeline.files import (
     SETTINGS,
     flush_folder,
@@ -176,13 +183,27 @@ def _write_members(
                 with suppress(FileNotFoundError):
                     _add_file(project, name, file, writer)
             advanced("files", len(writer.files), len(writer.files))
-        report = next((one for one in project.runs.reports() if one["load"]), None)
         manifest = BackupManifest(
             clock_now(), version("graphmill"), owner, str(project.root),
-            project.settings.workspace, report["workflow"] if report else "", with_keys,
+            project.settings.workspace, _workflow_to_load(project), with_keys,
             tuple(keys), found.left_out,
         )  # fmt: skip
         writer.finish(manifest)
+
+
+def _workflow_to_load(project: Services) -> str:
+    """Return the workflow that the stores show, else the one loaded last, else that of settings.
+
+    Return "" if it has no tables. A purge deletes the reports of earlier loads.
+    """
+    shown: list[str | None] = []
+    # A backup needs no database.
+    with suppress(GraphmillError):
+        shown.append(project.live_workflow())
+    shown += [report["workflow"] for report in project.runs.reports() if report["load"]][:1]
+    shown.append(project.settings.workflow)
+    has_tables = project.snapshots.workflows()
+    return next((name for name in shown if name in has_tables), "")
 
 
 def _add_snapshots(project: Services, writer: ArchiveWriter, advanced: Advanced) -> None:

@@ -26,6 +26,10 @@ def write_certificate(project: Services, report: PurgeReport, file: Path, stores
 
 def _certificate(project: Services, report: PurgeReport, stores: str) -> dict[str, Any]:
     known = KnownDocuments(project)
+    is_in_a_table: bool | None = known.has(report.document)
+    if not is_in_a_table and known.unread:
+        # A table that cannot be read may have it.
+        is_in_a_table = None
     return {
         "certificate": "purge of a document",
         "document": report.document,
@@ -43,7 +47,8 @@ def _certificate(project: Services, report: PurgeReport, stores: str) -> dict[st
         },
         "verification": {
             "in_the_input_folder": known.file(report.document) is not None,
-            "in_a_table": known.has(report.document),
+            "in_a_table": is_in_a_table,
+            "tables_that_could_not_be_read": len(known.unread),
             "stores": stores,
             "not_reached": dict(report.unreached),
         },

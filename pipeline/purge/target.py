@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -84,9 +84,13 @@ def read_target(
 
 @dataclass(frozen=True)
 class KnownDocuments:
-    """The documents that a project has, and those that it had."""
+    """The documents that a project has, and those that it had.
+
+    ``unread`` has the files of tables that could not be read, once ``sources`` was read.
+    """
 
     project: Services
+    unread: list[str] = field(default_factory=list)
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
@@ -106,7 +110,7 @@ class KnownDocuments:
         """The sources in every table of documents that is kept, including those of unfinished
         runs."""
         found: set[str] = set()
-        for frame in _document_tables(self.project.snapshots):
+        for frame in _document_tables(self.project.snapshots, self.unread):
             found.update(frame["source"])
         return frozenset(found)
 
@@ -170,22 +174,29 @@ def _list_names(names: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-def _document_tables(snapshots: SnapshotStore) -> Iterator[pd.DataFrame]:
+def _document_tables(snapshots: SnapshotStore, unread: list[str]) -> Iterator[pd.DataFrame]:
     """Yield the sources of every table of documents, found by its columns.
 
     Its name is not enough: a workflow may filter documents under another name. A table that cannot
-    be read, because it is damaged or was just written, is skipped.
+    be read, because it is damaged or was just written, is skipped, and its name added to
+    ``unread``.
     """
     names: list[str] = []
     for kept in snapshots.all_files():
         is_table = PurePosixPath(kept.name).match("*/*.parquet")
         if is_table and f"/{GONE_FOLDER}/" not in kept.name:
             names.append(kept.name)
-    for name, columns in snapshots.folder.columns(names):
+    readable = dict(snapshots.folder.columns(names))
+    unread += [name for name in names if name not in readable]
+    for name, columns in readable.items():
         if {"source", "content_hash"} <= set(columns):
-            with suppress(*UNREADABLE):
-                rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
-                yield as_frame(snapshots.tables.read_arrow(rows, ["source"]))
+            rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
+            try:
+                frame = as_frame(snapshots.tables.read_arrow(rows, ["source"]))
+            except UNREADABLE:
+                unread.append(name)
+                continue
+            yield frame
 
 
 def _rejected_files(snapshots: SnapshotStore) -> Iterator[str]:

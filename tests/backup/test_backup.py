@@ -176,6 +176,7 @@ def test_a_lost_project_is_restored_as_itself(tmp_path: Path, postgres_url: str)
     folder.root.rename(tmp_path / "lost")
     report = Project.restore(tmp_path / "b.zip", folder.root)
     assert (report.is_copy, report.workflow) == (False, "")
+    assert "nothing was loaded or verified" in report.notes[-1]
     with folder.open() as project:
         assert project.owner == owner
         assert {one.action for one in project.plan("fast")} == {"reuse"}
@@ -189,13 +190,18 @@ def test_odd_files_survive(tmp_path: Path, postgres_url: str):
     os.utime(odd, (1_000_000_000, 1_000_000_000))
     (inputs / "Zoë 😀.txt").write_text("A name with a sign.")
     (inputs / "empty").mkdir()
+    for name in ("__pycache__/a.txt", "notes-wal", "half.partial", "named.txt"):
+        (inputs / name).parent.mkdir(exist_ok=True)
+        (inputs / name).write_text("A document.")
+    (folder.root / "great-wal").write_text("No journal.")
+    (folder.root / ".env").write_text("NAMED=data/input/named.txt")
     (inputs / "away").symlink_to("/etc")
     (folder.root / "run.sh").write_text("true")
     (folder.root / "run.sh").chmod(0o750)
     with folder.open() as project:
         report = project.backup(folder.root / "first.zip")
         second = project.backup(folder.root / "second.zip")
-    assert report.left_out == {"data/input/away": "a link"}
+    assert report.left_out == {"data/input/away": "a link", ".env": "a key"}
     assert second.files == report.files
     restored = Project.restore(folder.root / "first.zip", tmp_path / "copy")
     assert restored.workflow == ""
@@ -204,4 +210,7 @@ def test_odd_files_survive(tmp_path: Path, postgres_url: str):
     assert (there / odd.name).stat().st_mtime == 1_000_000_000
     assert (there / "Zoë 😀.txt").read_text() == "A name with a sign."
     assert (there / "empty").is_dir()
+    assert (tmp_path / "copy/great-wal").is_file()
+    for name in ("__pycache__/a.txt", "notes-wal", "half.partial", "named.txt"):
+        assert (there / name).is_file()
     assert os.stat(tmp_path / "copy/run.sh").st_mode & 0o777 == 0o750

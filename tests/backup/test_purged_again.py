@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.backup.archive import open_backup
 from pipeline.backup.restore import restore_files
 from pipeline.errors import DataError, UsageError
 from pipeline.project import Project
@@ -45,8 +46,9 @@ def test_a_certificate_says_what_was_removed_and_has_no_content(purged: ProjectF
     assert found["document"] == "secret.txt"
     assert found["removed"]["file"]
     assert found["removed"]["rows_of_tables"]["fast"]["documents"] == 1
-    assert found["verification"]["stores"] == "agree with the tables"
-    assert not found["verification"]["in_a_table"]
+    stores = found["verification"]["stores"]
+    assert "workflow 'fast': counts and checksums agree with the tables; other" in stores
+    assert found["verification"]["in_a_table"] is False
     assert CANARY not in text
     assert found["document_hash"] in json.loads((purged.root / LIST).read_text())["documents"]
 
@@ -55,6 +57,8 @@ def test_the_list_names_nothing_and_its_key_is_in_no_backup(purged: ProjectFolde
     assert found_in(purged.root, CANARY) == []
     assert "secret.txt" not in (purged.root / LIST).read_text()
     assert os.stat(purged.root / KEY).st_mode & 0o077 == 0
+    with open_backup(purged.root.parent / "later.zip") as later:
+        assert later.manifest.workflow == "fast"
     content = (purged.root.parent / "later.zip").read_bytes()
     assert (LIST.encode() in content, KEY.encode() in content) == (True, False)
 
