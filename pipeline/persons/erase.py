@@ -9,15 +9,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.corrections.decisions import DeleteEntity
 from pipeline.corrections.file import FILE as CORRECTIONS
 from pipeline.corrections.file import read_lines, write_decisions
 from pipeline.engine.run_report import Progress
 from pipeline.errors import UsageError, counted
 from pipeline.files import write_text
 from pipeline.persons.find import QUESTIONS, AboutPerson, Spellings, find_person
-from pipeline.purge.document import purge
+from pipeline.purge.document import purge, survey_document
 from pipeline.purge.history import purge_history
-from pipeline.runs.apply_corrections import options_to_apply
+from pipeline.purge.intention import PurgeIntents
+from pipeline.runs.apply_corrections import follows_corrections, options_to_apply
 from pipeline.runs.audit import FOLDER as AUDIT
 from pipeline.runs.audit import AuditLog
 from pipeline.runs.corrections import add, lock_corrections
@@ -67,8 +69,14 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
 
     ``keep`` has sources of documents that stay. If it is killed, the same call goes on. No model is
     asked. Raises UsageError for a document in ``keep`` that does not name the person, and the
-    errors of ``purge``.
+    errors of ``purge``, before anything is removed.
     """
+    unreached: dict[str, str] = {}
+    # A document whose purge was broken off is in no table any more. One whose purge has still to
+    # work here comes first: until then no other may begin.
+    begun = PurgeIntents(project.root).all().values()
+    for intent in sorted(begun, key=lambda one: one.here):
+        unreached |= purge(project, intent.document).unreached
     found = find_person(project, name)
     unknown = sorted(set(keep) - set(found.sources))
     if unknown:
@@ -76,23 +84,25 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
             f"subject: {unknown[0]} is none of the documents that name the person; have:"
             f" {', '.join(found.sources) or 'none'}"
         )
+    purged = [source for source in found.sources if source not in keep]
+    has_corrections = bool(keep) or (project.root / CORRECTIONS).exists()
+    _refuse_what_would_fail(project, purged, has_corrections)
     spellings = Spellings(found.names)
     questions = _remove_questions(project, spellings)
     audit_lines = AuditLog(project.root / AUDIT).hash_texts(spellings.are_in)
     corrections = _remove_corrections(project, spellings)
-    deleted = sorted({row["name"] for row in found.entities}) if keep else []
+    # A name that a run or a correction has joined would be an entity of its own without it.
+    deleted = sorted(found.names) if keep and found.entities else []
     _delete_entities(project, found, deleted)
     # A purge is made of the last tables, so these must follow the corrections by now.
-    if corrections or (project.root / CORRECTIONS).exists():
+    if has_corrections:
         _apply_corrections(project)
-    purged = [source for source in found.sources if source not in keep]
-    unreached: dict[str, str] = {}
     for source in purged:
         unreached |= purge(project, source).unreached
     purge_history(project, dry_run=False)
     return Erased(
         tuple(purged), tuple(keep), tuple(deleted), corrections, questions, audit_lines, unreached,
-        find_person(project, name),
+        find_person(project, name, found.names),
     )  # fmt: skip
 
 
@@ -101,7 +111,7 @@ def _remove_questions(project: Services, spellings: Spellings) -> int:
     if not file.is_file():
         return 0
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if not spellings.are_in(line)]
+    kept = [line for line in lines if not spellings.are_in_line(line)]
     if len(kept) < len(lines):
         write_text(file, "".join(kept))
     return len(lines) - len(kept)
@@ -123,16 +133,43 @@ def _remove_corrections(project: Services, spellings: Spellings) -> int:
 
 
 def _delete_entities(project: Services, found: AboutPerson, names: Sequence[str]) -> None:
-    """Add a correction that deletes the entity of each name."""
+    """Add a correction that deletes the entity of each name, unless there is one."""
+    there = [line.decision for line in read_lines(project.root / CORRECTIONS)]
+    ids = {one.id for one in there}
     for name in names:
-        workflow = next(row["workflow"] for row in found.entities if row["name"] == name)
-        fields = {"kind": "delete_entity", "entity": name, "why": "erased on request"}
-        add(project, fields, workflow)
+        decision = DeleteEntity(entity=name, why="erased on request")
+        if decision.id not in ids:
+            add(
+                project,
+                decision.model_dump(exclude_defaults=True) | {"kind": decision.kind},
+                found.entities[0]["workflow"],
+            )
+
+
+def _refuse_what_would_fail(
+    project: Services, purged: Sequence[str], has_corrections: bool
+) -> None:
+    """Raise the error that a purge or the corrections would end with, while nothing is removed."""
+    for source in purged:
+        survey_document(project, source)
+    for name in project.snapshots.workflows():
+        documents = project.snapshots.manifest(name).tables.get("documents")
+        if purged and documents is not None:
+            sources = project.snapshots.tables.read(documents, ["source"])["source"]
+            if sources.isin(purged).all():
+                raise UsageError(
+                    f"subject: every document of workflow '{name}' names the person, and one has to"
+                    " stay; add another document and run, or keep one with --keep"
+                )
+        if has_corrections and follows_corrections(project.workflow(name)):
+            options_to_apply(project, project.workflow(name))
 
 
 def _apply_corrections(project: Services) -> None:
     """Make the tables of all workflows, and what the workspace shows, follow the corrections."""
     for name in project.snapshots.workflows():
+        if not follows_corrections(project.workflow(name)):
+            continue
         options = options_to_apply(project, project.workflow(name))
         is_shown = name == project.live_workflow()
         stages = [index_stage, load_stage] if is_shown else [index_stage]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.corrections.decisions import Decision, Rename, Same
 from pipeline.corrections.file import FILE as CORRECTIONS
 from pipeline.corrections.file import kind_of, read_lines
 from pipeline.errors import UsageError, counted
@@ -16,11 +17,13 @@ from pipeline.runs.audit import AuditLog
 from pipeline.runs.resolutions import names_of
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest
-from pipeline.text.ids import match_key
+from pipeline.text.ids import entity_id, is_syllabic, match_key
 
 QUESTIONS = "data/questions.jsonl"
 """The questions with which the project is evaluated."""
 LEAST_LETTERS = 3
+LEAST_SYLLABIC = 2
+"""The least characters of a name in Han or kana: many names have two."""
 _WORD = re.compile(r"\w+")
 UNKNOWN = (
     "texts that mean the person by another spelling, a nickname, a pronoun or an office, and"
@@ -105,24 +108,49 @@ class Spellings:
     names: tuple[str, ...]
 
     def are_in(self, text: str) -> bool:
-        """Return whether the text has one of the names, as whole words."""
+        """Return whether the text has one of the names, as whole words.
+
+        Names in Han or kana may stand anywhere: such texts have no spaces between words.
+        """
         words = _words_of(text)
-        return any(_words_of(name) in words for name in self.names)
+        for name in self.names:
+            named = _words_of(name)
+            if any(map(is_syllabic, name)):
+                named = named.strip()
+            if named in words:
+                return True
+        return False
 
     def are_in_values(self, content: Any) -> bool:
         """Return whether a text anywhere in a value of JSON has one of the names."""
-        return self.are_in(json.dumps(content, ensure_ascii=False))
+        if isinstance(content, Mapping):
+            return any(map(self.are_in_values, (*content, *content.values())))
+        if isinstance(content, list | tuple):
+            return any(map(self.are_in_values, content))
+        return isinstance(content, str) and self.are_in(content)
+
+    def are_in_line(self, line: str) -> bool:
+        """Return whether a line of JSON lines has one of the names; one that is no JSON is read as
+        it stands."""
+        try:
+            return self.are_in_values(json.loads(line))
+        except ValueError:
+            return self.are_in(line)
 
 
-def find_person(project: Services, name: str) -> AboutPerson:
+def find_person(project: Services, name: str, also: Sequence[str] = ()) -> AboutPerson:
     """Return what the project holds about a person of this name; nothing is changed.
 
-    Raises UsageError for a name of fewer than three letters.
+    ``also`` has further spellings that are known. Raises UsageError for a name of fewer than three
+    letters, or two characters of Han or kana.
     """
-    if sum(map(str.isalnum, name)) < LEAST_LETTERS:
+    least = LEAST_SYLLABIC if any(map(is_syllabic, name)) else LEAST_LETTERS
+    if sum(map(str.isalnum, name)) < least:
         raise UsageError(f"subject: '{name}' is too short to search for; give the whole name")
     manifests = [project.snapshots.manifest(one) for one in project.snapshots.workflows()]
-    spellings = Spellings(tuple(_names_of_person(project, name, manifests)))
+    decisions = [line.decision for line in read_lines(project.root / CORRECTIONS)]
+    names = _names_of_person(project, (name, *also), manifests, decisions)
+    spellings = Spellings(tuple(names))
     found: dict[str, list[Any]] = {
         table: [] for table in ("entities", "relationships", "statements", "attributes")
     }
@@ -131,7 +159,6 @@ def find_person(project: Services, name: str) -> AboutPerson:
         documents += _documents(project, manifest, spellings)
         for table, rows in _rows_about(project, manifest, spellings).items():
             found[table] += rows
-    decisions = [line.decision for line in read_lines(project.root / CORRECTIONS)]
     corrections = [
         {"id": one.id, "kind": kind_of(one), **one.model_dump(mode="json")}
         for one in decisions
@@ -145,7 +172,7 @@ def find_person(project: Services, name: str) -> AboutPerson:
         tuple(found["relationships"]), tuple(found["statements"]), tuple(found["attributes"]),
         tuple(corrections), tuple(questions),
         sum(spellings.are_in(str(line.get("text", ""))) for line in audit),
-        sum(map(spellings.are_in, project.cache.texts())),
+        sum(map(spellings.are_in_line, project.cache.texts())),
     )  # fmt: skip
 
 
@@ -160,26 +187,49 @@ def lines_naming(file: Path, spellings: Spellings) -> list[dict[str, Any]]:
         return []
     found: list[dict[str, Any]] = []
     for line in file.read_text(encoding="utf-8").splitlines():
-        if spellings.are_in(line):
+        if spellings.are_in_line(line):
             with suppress(ValueError):
                 found.append(json.loads(line))
     return found
 
 
-def _names_of_person(project: Services, name: str, manifests: Sequence[Manifest]) -> Iterator[str]:
-    """Yield the name, and each other name that a workflow has joined with it, once."""
-    known = {match_key(name)}
-    yield name
-    for manifest in manifests:
-        if "entities" not in manifest.tables or "resolutions" not in manifest.tables:
+def _names_of_person(
+    project: Services,
+    names: Sequence[str],
+    manifests: Sequence[Manifest],
+    decisions: Sequence[Decision],
+) -> list[str]:
+    """Return the names and all that a run or a correction has joined with them, each once."""
+    found: dict[str, str] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if match_key(name) in found:
             continue
-        entities = project.snapshots.tables.read(manifest.tables["entities"], ["id", "name"])
-        own = entities[entities["name"].map(match_key) == match_key(name)]
-        for id in own["id"]:
-            for other in names_of(project, id, manifest.workflow).merged:
-                if match_key(other["name"]) not in known:
-                    known.add(match_key(other["name"]))
-                    yield other["name"]
+        found[match_key(name)] = name
+        waiting += _joined_by_corrections(name, decisions)
+        for manifest in manifests:
+            if "resolutions" in manifest.tables:
+                joined = names_of(project, entity_id(name), manifest.workflow).merged
+                waiting += [other["name"] for other in joined]
+    return list(found.values())
+
+
+def _joined_by_corrections(name: str, decisions: Sequence[Decision]) -> Iterator[str]:
+    """Yield the names that a correction has joined with this one.
+
+    A renaming for some documents or text units joins nothing: others may have that name too.
+    """
+    for decision in decisions:
+        if isinstance(decision, Rename):
+            is_for_some = decision.document or decision.quote or decision.type
+            ends = () if is_for_some else (decision.entity, decision.to)
+        elif isinstance(decision, Same):
+            ends = (decision.a, decision.b)
+        else:
+            ends = ()
+        if match_key(name) in map(match_key, ends):
+            yield from ends
 
 
 def _documents(

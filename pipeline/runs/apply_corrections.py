@@ -41,6 +41,11 @@ def options_to_apply(project: Services, workflow: Workflow) -> RunOptions:
     return replace(RunOptions(), selection=selection, without_calls=True)
 
 
+def follows_corrections(workflow: Workflow) -> bool:
+    """Return whether a step of the workflow follows decisions."""
+    return any(step.verb.name in DECIDING for step in workflow.steps)
+
+
 def _frozen_steps(workflow: Workflow) -> tuple[str, ...]:
     """Return the ids of the steps before the first one that follows decisions, and of all sources.
 

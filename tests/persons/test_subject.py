@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
+from pipeline.persons.find import Spellings
+from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.audit import FOLDER, AuditLog
 from tests.projects import ProjectFolder, new_project
 from tests.purge.test_purge import found_in
@@ -91,3 +93,76 @@ def test_of_a_document_that_stays_the_person_leaves_the_graph(folder: ProjectFol
         names = project.table("entities", "fast")["name"].tolist()
     assert "Yrsa Quillon" not in names
     assert "Idra Senn" in names
+
+
+def test_names_that_corrections_have_joined_are_one_person(folder: ProjectFolder):
+    with folder.open() as project:
+        project.add_correction(
+            {"kind": "rename", "entity": "Governor Pell", "to": "Yrsa Quillon"}, "fast"
+        )
+        project.add_correction(
+            {"kind": "rename", "entity": "Anselm Torr", "to": "Yrsa Quillon",
+             "document": "mill.txt"}, "fast",
+        )  # fmt: skip
+        project.run("fast")
+        found = project.find_person("governor pell")
+        assert set(found.names) == {"governor pell", "Yrsa Quillon"}
+        assert set(found.sources) == {"cellar.txt", "news.txt", "tower.txt"}
+        erased = project.erase_person("Yrsa Quillon", keep=found.sources)
+        assert set(erased.deleted) == {"Governor Pell", "Yrsa Quillon"}
+        assert not erased.left.entities
+        assert project.run("fast").exit_code == 0
+        names = set(project.table("entities", "fast")["name"])
+        # The same call finds its corrections there, and adds none.
+        again = project.erase_person("Yrsa Quillon", keep=["cellar.txt", "news.txt"])
+        assert again.corrections == 0
+    assert not names & {"Governor Pell", "Yrsa Quillon"}
+
+
+def test_nothing_is_removed_before_a_refusal(folder: ProjectFolder):
+    questions = folder.root / "data/questions.jsonl"
+    corrections = folder.root / "corrections.jsonl"
+    before = (questions.read_bytes(), corrections.read_bytes())
+    for name in ("mill.txt", "tower.txt"):
+        folder.write(name, f"{TEXTS[name]} Yrsa Quillon came.")
+    with folder.open() as project:
+        project.run("fast")
+        with pytest.raises(UsageError, match="every document of workflow 'fast' names the person"):
+            project.erase_person("Yrsa Quillon")
+        assert len(project.find_person("Yrsa Quillon").documents) == 4
+    assert (questions.read_bytes(), corrections.read_bytes()) == before
+
+
+def test_an_erasure_that_was_broken_off_goes_on_with_its_purges(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
+    def broken_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with folder.open() as project:
+        with monkeypatch.context() as patching:
+            patching.setattr("pipeline.purge.document.workspaces.clean", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                project.erase_person("Yrsa Quillon")
+        assert PurgeIntents(folder.root).all()
+        assert project.erase_person("Yrsa Quillon").exit_code == 0
+        assert project.find_person("Yrsa Quillon").is_empty
+        project.cache.close()
+    assert not PurgeIntents(folder.root).all()
+    assert found_in(folder.root, "Quillon") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_named"),
+    [
+        ("王小明", "昨天王小明去了北京。", True),
+        ("王明", "昨天王小明去了北京。", False),
+        ("Yrsa Quillon", "thief:\nYrsa Quillon", True),
+        ("Zoë Quillon", "of ZOË QUILLON's house", True),
+        ("Ann Lee", "Joann Lee", False),
+    ],
+)
+def test_names_are_found_as_whole_words_and_in_han_anywhere(name: str, text: str, is_named: bool):
+    spellings = Spellings((name,))
+    assert spellings.are_in(text) == is_named
+    assert spellings.are_in_line(json.dumps({"said": [text]})) == is_named
