@@ -26,6 +26,8 @@ LONGEST_COMPARISON = 1000
 """Characters of a question in which two sides are searched: the time grows with their square."""
 _BLOCK = re.compile(r"\s*(?:#{1,6} |[-*+•] |\d{1,3}[.)] |\||>|```|~~~)| {4}|\t")
 """The beginning of a line that is a heading, an item of a list, a row of a table, or code."""
+_ENDS = re.compile(r"""[.!?。！？]["'”’»)]*$""")
+"""The end of a sentence, which a title on a line of its own does not have."""
 _ASKS_NUMBER = re.compile(
     r"\b(?:when|how (?:many|much|high|long|old|far|often|deep|wide)|what year|which year|"
     r"wann|wie ?viele?|wie (?:hoch|lange?|alt|weit|oft))\b",
@@ -111,7 +113,7 @@ def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[
     A word counts by its rarity in the passages. Headings and tables are no sentences. Of equal
     sentences the first counts. The result is None if no sentence shares two words.
     """
-    asked = _content_words(question)
+    asked, in_question = _content_words(question), set(words(question))
     texts = [set(words(f"{entry.title} {entry.content}")) for entry in references]
     frequency = Counter(word for text in texts for word in asked & text)
     weights = {word: math.log(1 + len(texts) / count) for word, count in frequency.items()}
@@ -119,7 +121,11 @@ def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[
     best: tuple[float, str, int] | None = None
     for entry in references:
         for sentence in _list_sentences(entry.content):
-            shared = asked & set(words(sentence))
+            said = set(words(sentence))
+            if said <= in_question and not _ENDS.search(sentence):
+                # A title that the question names, on a line of its own, answers nothing.
+                continue
+            shared = asked & said
             # The title says what the sentences of a passage are about.
             about = asked & set(words(entry.title)) - shared
             score = sum(weights[word] for word in shared)

@@ -42,6 +42,12 @@ def test_the_sentence_that_answers_comes_first_and_is_cited():
     assert cited.sources == [2, 1]
 
 
+def test_a_title_that_the_question_names_is_no_answer():
+    shown = context(["The Skarrow Light\n\nThe light was designed by Idra Vasterling.", "Tea."])
+    text, _ = build_evidence_answer(shown, "Who designed the Skarrow Light?")
+    assert text.splitlines()[2] == f"{BEST}The light was designed by Idra Vasterling. [1]"
+
+
 def test_a_question_for_a_number_prefers_a_sentence_with_one():
     shown = context(["The tower of the mill is high. The tower of the mill has 30 metres."])
     text, _ = build_evidence_answer(shown, "How high is the tower of the mill?")
