@@ -18,6 +18,7 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from distributed import Client, Future
+from distributed.client import ClosedClientError
 from distributed.comm.core import connect
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
@@ -330,12 +331,18 @@ class Calls:
     def submit(self, function: Callable[..., Any], by_key: Mapping[str, Any], **more: Any) -> None:
         """Give workers of the run's kind a call for each key.
 
-        A call receives the value of its key, and the same ``more`` as all others.
+        A call receives the value of its key, and the same ``more`` as all others. Raises
+        WorkerError if the scheduler is gone.
         """
         needs = {resource_of(self.cluster.facts): 1}
-        futures: list[Future] = self.client.map(
-            function, list(by_key.values()), key=list(by_key), resources=needs, pure=False, **more
-        )
+        values, keys = list(by_key.values()), list(by_key)
+        try:
+            futures: list[Future] = self.client.map(
+                function, values, key=keys, resources=needs, pure=False, **more
+            )
+        except ClosedClientError:
+            # The scheduler ended since the workers were counted.
+            raise self.cluster.gone() from None
         self.going |= {str(future.key): future for future in futures}
         for future in futures:
             future.add_done_callback(self.ended.put)
