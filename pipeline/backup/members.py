@@ -108,9 +108,18 @@ class ProjectFiles:
         is_hidden_at_top = name.startswith(".")
         is_environment = (path / "pyvenv.cfg").exists()
         is_made = path.name == "__pycache__" or path.name.endswith(PARTIAL)
-        if path.is_relative_to(self.project.input_folder):
+        if self._is_document(path):
             return is_environment or path.resolve() in skipped
         return is_hidden_at_top or is_environment or is_made or path.resolve() in skipped
+
+    def _is_document(self, path: Path) -> bool:
+        """Return whether a file is below the input folder.
+
+        A folder that holds the whole project holds its keys too, so its files are no documents.
+        """
+        folder = self.project.input_folder.resolve()
+        holds_project = self.project.root.resolve().is_relative_to(folder)
+        return not holds_project and path.resolve().is_relative_to(folder)
 
     def _belongs(self, name: str, keys: set[Path]) -> bool:
         path = self.project.root / name
@@ -122,7 +131,7 @@ class ProjectFiles:
             return False
         if path == self.target or _is_backup(path):
             return False
-        if path.is_relative_to(self.project.input_folder):
+        if self._is_document(path):
             # Documents may have any names.
             return True
         if _is_of_process(name) or _is_beside_sqlite(path):

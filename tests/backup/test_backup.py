@@ -15,7 +15,7 @@ from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.runs.owner import OWNER_FILE
 from pipeline.settings.init import init_project
-from tests.projects import DOCUMENTS, ProjectFolder, new_project
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 from tests.states import postgres_rows, table_hashes
 
@@ -214,3 +214,13 @@ def test_odd_files_survive(tmp_path: Path, postgres_url: str):
     for name in ("__pycache__/a.txt", "notes-wal", "half.partial", "named.txt"):
         assert (there / name).is_file()
     assert os.stat(tmp_path / "copy/run.sh").st_mode & 0o777 == 0o750
+
+
+def test_keys_stay_out_where_the_input_folder_is_the_project(tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, input={"path": "."})
+    (folder.root / ".env").write_text("OPENAI_API_KEY=sk-canary-7f3a")
+    with folder.open() as project:
+        report = project.backup(tmp_path / "b.zip")
+    assert report.left_out[".env"] == "a key"
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".env")]
