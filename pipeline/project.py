@@ -143,16 +143,13 @@ class Project(Asking):
 
         target = Path(folder).absolute()
         listed = None if purged is None else Path(purged)
-        restored = restore_files(
-            Path(file), target, workspace, listed, overrides, advanced
-        )  # fmt: skip
+        restored = restore_files(Path(file), target, workspace, listed, overrides, advanced)
         manifest, problems = restored.manifest, list[str]()
         workflow = manifest.workflow
         with cls.open(target, overrides) as project:
-            if workflow:
-                problems = [each for each in (why_not_load(project),) if each]
-            if problems:
-                workflow = ""
+            refusal = why_not_load(project) if workflow else ""
+            if refusal:
+                problems, workflow = [refusal], ""
             if workflow:
                 project.load(workflow)
                 found = project.verify(workflow)

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,7 @@ class ProjectFiles:
             self.left_out[str(self.project.input_folder)] = "documents in another folder"
         for source in settings.inputs:
             self.left_out[f"@{source.name}"] = "documents of a further input"
-        prefix, _, path = settings.cache.partition(":///")
-        if prefix != "sqlite" or not (root / path).resolve().is_relative_to(root.resolve()):
+        if settings.own_cache(root) is None:
             self.left_out["cache"] = "in another place"
 
     def _is_passed_over(self, name: str, skipped: set[Path]) -> bool:
@@ -108,18 +108,20 @@ class ProjectFiles:
         is_hidden_at_top = name.startswith(".")
         is_environment = (path / "pyvenv.cfg").exists()
         is_made = path.name == "__pycache__" or path.name.endswith(PARTIAL)
-        if self._is_document(path):
+        if self.is_document(path):
             return is_environment or path.resolve() in skipped
         return is_hidden_at_top or is_environment or is_made or path.resolve() in skipped
 
-    def _is_document(self, path: Path) -> bool:
-        """Return whether a file is below the input folder.
+    def is_document(self, path: Path) -> bool:
+        """Return whether a file is below the input folder."""
+        return self._documents is not None and path.resolve().is_relative_to(self._documents)
 
-        A folder that holds the whole project holds its keys too, so its files are no documents.
-        """
+    @cached_property
+    def _documents(self) -> Path | None:
+        """The input folder. One that holds the whole project holds its keys too, so its files are
+        no documents."""
         folder = self.project.input_folder.resolve()
-        holds_project = self.project.root.resolve().is_relative_to(folder)
-        return not holds_project and path.resolve().is_relative_to(folder)
+        return None if self.project.root.resolve().is_relative_to(folder) else folder
 
     def _belongs(self, name: str, keys: set[Path]) -> bool:
         path = self.project.root / name
@@ -131,7 +133,7 @@ class ProjectFiles:
             return False
         if path == self.target or _is_backup(path):
             return False
-        if self._is_document(path):
+        if self.is_document(path):
             # Documents may have any names.
             return True
         if _is_of_process(name) or _is_beside_sqlite(path):

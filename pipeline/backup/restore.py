@@ -6,7 +6,6 @@ Nothing outside of it is touched: neither the original project, nor a database, 
 """
 
 import os
-import re
 import secrets
 import shutil
 import sqlite3
@@ -35,7 +34,7 @@ from pipeline.files import (
     write_text,
 )
 from pipeline.purge.document import purge
-from pipeline.purge.purged import KEY, LIST, PurgedDocuments
+from pipeline.purge.purged import KEY, LIST, PurgedDocuments, names_within
 from pipeline.purge.target import KnownDocuments
 from pipeline.runs.owner import OWNER_FILE, has_project
 from pipeline.runs.services import Services
@@ -218,11 +217,8 @@ def _make_copy(folder: Path, owner: str, workspace: str | None) -> None:
         changes["owner",] = ""
     if changes:
         write_text(path, with_values(path.read_text(encoding="utf-8"), changes))
-    prefix, _, name = settings.cache.partition(":///")
-    database = folder / name
-    if prefix != "sqlite" or not _is_below(folder, name):
-        return
-    if database.is_file():
+    database = settings.own_cache(folder)
+    if database is not None and database.is_file():
         with closing(sqlite3.connect(database)) as connection, connection:
             for table in ("completions", "embeddings", "conversions"):
                 statement = f"UPDATE {table} SET owner = ? WHERE owner = ?"  # noqa: S608 - constants
@@ -290,8 +286,7 @@ def _overrides_alone(folder: Path, overrides: Sequence[str], settings: Settings)
         alone.append(f"input.path={ELSEWHERE}")
     if not _is_below(folder, settings.output):
         alone.append(f"output={ELSEWHERE}")
-    prefix, _, name = settings.cache.partition(":///")
-    if prefix != "sqlite" or not _is_below(folder, name):
+    if settings.own_cache(folder) is None:
         alone.append("cache=''")
     return alone
 
@@ -311,11 +306,9 @@ def _take_out_of_file(project: Services, document: str) -> list[str]:
 
     A purge edits no files, and the file of the backup is older than the purge.
     """
-    record_of = document.rpartition("#")[0]
-    archive = re.match(r".+?\.zip(?=/)", document, re.IGNORECASE)
-    for name in filter(None, (record_of, archive[0] if archive else "")):
-        path = _file_of(project, name)
-        if path is not None and document != name:
+    for name in names_within(document):
+        path = _file_of(project, name) if name != document else None
+        if path is not None:
             path.unlink()
             return [
                 f"restore: {name} is left out, for it has {document}, which was purged; put the"

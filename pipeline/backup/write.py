@@ -181,7 +181,7 @@ def _write_members(
             else:
                 # A file that was deleted since it was listed is no part of the project any more.
                 with suppress(FileNotFoundError):
-                    _add_file(project, name, file, writer)
+                    _add_file(found, name, file, writer)
             advanced("files", len(writer.files), len(writer.files))
         manifest = BackupManifest(
             clock_now(), version("graphmill"), owner, str(project.root),
@@ -239,10 +239,9 @@ def _add_settings(project: Services, writer: ArchiveWriter, with_keys: bool) -> 
     return keys
 
 
-def _add_file(project: Services, name: str, file: Path, writer: ArchiveWriter) -> None:
-    path = project.root / name
-    is_document = path.is_relative_to(project.input_folder)
-    if is_sqlite(path) and not is_document:
+def _add_file(found: ProjectFiles, name: str, file: Path, writer: ArchiveWriter) -> None:
+    path = found.project.root / name
+    if is_sqlite(path) and not found.is_document(path):
         with _sqlite_copy(path, file) as copied:
             _copy(copied, name, writer, path.stat().st_mode)
     else:

@@ -18,7 +18,7 @@ from pipeline.cli.options import (
     print_json,
 )
 from pipeline.errors import UsageError, counted
-from pipeline.files import write_text
+from pipeline.files import new_file
 
 PersonName = Annotated[str, typer.Argument(metavar="NAME", help="The whole name of a person.")]
 
@@ -42,8 +42,11 @@ def subject(
         if export is not None:
             if export.exists():
                 raise UsageError(f"{export}: exists already; name a new file")
-            write_text(export, json.dumps(found.to_json(), ensure_ascii=False, indent=1) + "\n")
-            export.chmod(0o600)
+            content = json.dumps(found.to_json(), ensure_ascii=False, indent=1) + "\n"
+            # Nobody else may read it, not even for a moment.
+            with new_file(export) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_text(content, encoding="utf-8")
         if not erase:
             if as_json:
                 print_json(found.to_json())

@@ -98,7 +98,7 @@ class PurgedDocuments:
         documents = self.all()
         if not documents:
             return {}
-        names = {name for source in sources for name in _names_within(source)}
+        names = {name for source in sources for name in names_within(source)}
         hashes = {name: self._hash_name(name) for name in names}
         found = {name: documents[one] for name, one in hashes.items() if one in documents}
         return dict(sorted(found.items()))
@@ -119,7 +119,7 @@ class PurgedDocuments:
         write_json(self.list, {"documents": dict(sorted(documents.items()))})
 
 
-def _names_within(source: str) -> Iterator[str]:
+def names_within(source: str) -> Iterator[str]:
     """Yield the names by which a document may have been purged: its own, its file, its archive."""
     yield source
     file = source.rpartition("#")[0]

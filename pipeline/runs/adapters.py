@@ -88,7 +88,7 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     if not settings.cache.startswith(prefix):
         return ReplyCache(settings.cache, owner)
     path = root / settings.cache.removeprefix(prefix)
-    is_private = path.resolve().is_relative_to(root.resolve())
+    is_private = settings.own_cache(root) is not None
     return ReplyCache(f"{prefix}{path}", owner, private=is_private)
 
 

@@ -124,8 +124,7 @@ class RunMetrics:
         # A run without a report may have written one, and may be over, at the next look.
         unread = [run_id for run_id in self.runs.known_ids() if run_id not in self.read]
         fresh: dict[str, _Night] = {}
-        for entry in self.runs.entries(unread):
-            report = None if entry.exit_code is None else self.runs.report(entry.run_id)
+        for entry, report in self.runs.entries_and_reports(unread):
             fresh[entry.run_id] = _Night(entry, _success(report) if report else None)
             if report:
                 self.read[entry.run_id] = fresh[entry.run_id]

@@ -188,12 +188,20 @@ class Runs:
 
     def entries(self, of: Sequence[str] | None = None) -> list[RunEntry]:
         """Return the entries of the runs of these ids, by default of all runs, the newest first."""
-        going = self.under_way()
-        chosen = self.known_ids() if of is None else sorted(of, reverse=True)
-        return [self._entry(run_id, going) for run_id in chosen]
+        return [entry for entry, _ in self.entries_and_reports(of)]
 
-    def _entry(self, run_id: str, going: "UnfinishedRun | None") -> RunEntry:
-        report = self.report(run_id)
+    def entries_and_reports(
+        self, of: Sequence[str] | None = None
+    ) -> Iterator[tuple[RunEntry, dict[str, Any] | None]]:
+        """Yield the entries as ``entries`` returns them, each with its report if it has one."""
+        going = self.under_way()
+        for run_id in self.known_ids() if of is None else sorted(of, reverse=True):
+            report = self.report(run_id)
+            yield self._entry(run_id, going, report), report
+
+    def _entry(
+        self, run_id: str, going: "UnfinishedRun | None", report: dict[str, Any] | None
+    ) -> RunEntry:
         if report:
             return RunEntry.of(report)
         if self._report_path(run_id).exists():

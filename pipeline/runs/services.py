@@ -574,12 +574,9 @@ class Services:
         settings = self.settings
         if self.embedded_folder is None or settings.stores.graph == "neo4j":
             return False
-        prefix, _, path = settings.cache.partition(":///")
-        if prefix != "sqlite" or settings.snapshots_are_remote:
+        if settings.own_cache(self.root) is None or settings.snapshots_are_remote:
             return False
-        folder = self.root.resolve()
-        places = (self.root / path, self.root / settings.snapshots)
-        return all(place.resolve().is_relative_to(folder) for place in places)
+        return (self.root / settings.snapshots).resolve().is_relative_to(self.root.resolve())
 
     @property
     def known_owner(self) -> str:

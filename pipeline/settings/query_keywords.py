@@ -6,6 +6,7 @@ names and types are written here once more; a test compares both.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypedDict, TypeVar
 
 from pipeline.settings.query_fields import (
@@ -78,7 +79,14 @@ def with_option_names(method: Method) -> Method:
     """
     signature = inspect.signature(method)
     own = list(signature.parameters.values())[:-1]
-    made = [
+    method.__signature__ = signature.replace(parameters=[*own, *_option_parameters()])  # pyright: ignore[reportFunctionMemberAccess]
+    return method
+
+
+@cache
+def _option_parameters() -> tuple[inspect.Parameter, ...]:
+    """Return a keyword argument for each option; all methods have the same."""
+    return tuple(
         inspect.Parameter(
             option.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -87,6 +95,4 @@ def with_option_names(method: Method) -> Method:
         )
         for option in (*REQUEST_OPTIONS.values(), *QUERY_OPTIONS.values())
         if option.name != "query"
-    ]
-    method.__signature__ = signature.replace(parameters=[*own, *made])  # pyright: ignore[reportFunctionMemberAccess]
-    return method
+    )

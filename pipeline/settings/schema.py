@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -670,6 +671,16 @@ class Settings(Section):
 
     def _workspace_of_view(self, view: str) -> str:
         return f"{self.workspace}--{view}"
+
+    def own_cache(self, root: Path) -> Path | None:
+        """Return the file of the cache if it is one in the project's folder ``root``.
+
+        A file elsewhere may have several projects, and another database has no file.
+        """
+        prefix, _, name = self.cache.partition(":///")
+        file = root / name
+        is_own = prefix == "sqlite" and file.resolve().is_relative_to(root.resolve())
+        return file if is_own else None
 
     @property
     def snapshots_are_remote(self) -> bool:

@@ -11,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+from pipeline.backup.members import ProjectFiles
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.runs.owner import OWNER_FILE
@@ -221,6 +222,9 @@ def test_keys_stay_out_where_the_input_folder_is_the_project(tmp_path: Path):
     (folder.root / ".env").write_text("OPENAI_API_KEY=sk-canary-7f3a")
     with folder.open() as project:
         report = project.backup(tmp_path / "b.zip")
+        found = ProjectFiles(project, tmp_path / "b.zip", with_keys=False)
+        # A database is copied as it is at one moment, and a document byte by byte.
+        assert not found.is_document(folder.root / "data/cache.sqlite")
     assert report.left_out[".env"] == "a key"
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         assert not [name for name in archive.namelist() if name.endswith(".env")]

@@ -145,7 +145,7 @@ def _permalinks(access: Access, settings: ServeSettings) -> Permalinks:
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer in the protocol of chat clients.
+    """Writes an answer in the protocol of chat clients.
 
     ``model`` is the name that the client has asked; ``with_usage`` adds a last chunk with the
     tokens.
