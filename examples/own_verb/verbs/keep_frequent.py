@@ -13,7 +13,12 @@ class KeepParams(Params):
     units: int = Field(default=2, ge=1)
 
 
-@verb(inputs={"entities": ENTITIES}, outputs={"frequent_entities": ENTITIES}, rowwise="entities")
+@verb(
+    inputs={"entities": ENTITIES},
+    outputs={"frequent_entities": ENTITIES},
+    rowwise="entities",
+    row_of={"frequent_entities": "id"},
+)
 def keep_frequent(entities: pd.DataFrame, params: KeepParams = KeepParams()) -> pd.DataFrame:
     """Entities that at least ``params.units`` text units mention."""
     return entities[entities["frequency"] >= params.units]
