@@ -121,13 +121,14 @@ class ConversionRules:
 
     ``seconds`` and ``megabytes`` of memory: what one file may take. ``own``: suffix, or "" for
     every suffix, -> the converter used in place of this package's. ``folder``: the folder of the
-    files that contain such converters.
+    files that contain such converters. ``articles``: of a web page, the article alone is read.
     """
 
     seconds: float = 900
     megabytes: int = 768
     own: Mapping[str, OwnConverter] = field(default_factory=dict)
     folder: str = "."
+    articles: bool = False
 
     def own_for(self, suffix: str) -> OwnConverter | None:
         return self.own.get(suffix) or self.own.get("")

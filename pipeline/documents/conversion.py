@@ -17,6 +17,15 @@ from pipeline.documents.open_document import convert_open_document, open_documen
 from pipeline.documents.pdf import convert_pdf, pdf_converter
 from pipeline.documents.rich_text import SUFFIX as RICH_TEXT
 from pipeline.documents.rich_text import convert_rich_text, rich_text_converter
+from pipeline.documents.web_page import (
+    ARCHIVED,
+    HTML,
+    archived_page_converter,
+    article_converter,
+    convert_archived_article,
+    convert_archived_page,
+    convert_article,
+)
 from pipeline.errors import in_words, install_extra
 
 PDF = ".pdf"
@@ -28,8 +37,15 @@ _OF_SUFFIX: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]]
     NOTEBOOK: (convert_notebook, lambda: NOTEBOOK_CONVERTER),
     OPEN_DOCUMENT: (convert_open_document, open_document_converter),
     **{suffix: (convert_office, partial(office_converter, suffix)) for suffix in SUFFIXES},
+    **dict.fromkeys(ARCHIVED, (convert_archived_page, archived_page_converter)),
 }
 """Suffix -> the function that converts a file, and the one that names its library."""
+_OF_ARTICLES: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]] = {
+    **_OF_SUFFIX,
+    **dict.fromkeys(HTML, (convert_article, article_converter)),
+    **dict.fromkeys(ARCHIVED, (convert_archived_article, article_converter)),
+}
+"""The same as `_OF_SUFFIX`, but of a web page the article alone is read."""
 CONVERTED = frozenset(_OF_SUFFIX)
 MOST_SAID = 200
 """The most characters of a library's error in a message."""
@@ -40,27 +56,35 @@ class NoConverterError(Exception):
     """An error for a missing extra, without which a file cannot be converted."""
 
 
-def converter_for(suffix: str) -> str:
+def converter_for(suffix: str, articles: bool = False) -> str:
     """Return name and version of the library that converts files of this suffix.
 
-    Returns "" if the extra is not installed or no library converts them.
+    ``articles`` is as in `convert`. Returns "" if the extra is not installed or no library converts
+    them.
     """
     if suffix not in _OF_SUFFIX:
         return ""
-    _, name = _OF_SUFFIX[suffix]
+    _, name = _converters(articles)[suffix]
     try:
         return name()
     except PackageNotFoundError:
         return ""
 
 
-def convert(path: Path) -> Conversion:
+def _converters(
+    articles: bool,
+) -> Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]]:
+    return _OF_ARTICLES if articles else _OF_SUFFIX
+
+
+def convert(path: Path, articles: bool = False) -> Conversion:
     """Convert a file with one of the suffixes `CONVERTED`.
 
-    Raises NoConverterError without the extra and OSError if the file cannot be read. Raises
-    MemoryError if it takes more memory than there is, and ValueError if it is damaged.
+    ``articles``: of a web page, without its navigation, header and footer. Raises
+    NoConverterError without the extra and OSError if the file cannot be read. Raises MemoryError
+    if it takes more memory than there is, and ValueError if it is damaged.
     """
-    convert_file, _ = _OF_SUFFIX[path.suffix.lower()]
+    convert_file, _ = _converters(articles)[path.suffix.lower()]
     try:
         return convert_file(path)
     except ImportError as error:

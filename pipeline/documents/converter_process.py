@@ -48,13 +48,14 @@ class Wanted(BaseModel):
     """A request to convert the file at ``path``.
 
     ``own`` is the user's own converter, if there is one for the file, and ``name`` is its name in
-    messages. ``folder`` is the folder of the project.
+    messages. ``folder`` is the folder of the project. ``articles`` is as in `convert`.
     """
 
     path: str
     own: OwnConverter | None = None
     folder: str = "."
     name: str = ""
+    articles: bool = False
 
 
 def result_of(wanted: Wanted, megabytes: int) -> Converted:
@@ -62,7 +63,7 @@ def result_of(wanted: Wanted, megabytes: int) -> Converted:
     try:
         if wanted.own:
             return _convert_by_own(wanted, wanted.own)
-        return convert(Path(wanted.path))
+        return convert(Path(wanted.path), wanted.articles)
     except Exception as error:  # noqa: BLE001 - a converter of the user's own raises what it likes
         if _is_of_memory(error):
             message = f"takes more than {megabytes} MB; remove it or set input.convert_mb"

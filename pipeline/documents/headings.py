@@ -13,8 +13,11 @@ long loses its first headings."""
 READ = 4 * LONGEST_HEADING
 """The number of characters of a line that are read: with links, more than are shown."""
 MARKDOWN = frozenset(
-    {".md", ".markdown", ".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm", ".odt", ".ipynb"}
-)
+    {
+        ".md", ".markdown", ".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm", ".mhtml", ".mht",
+        ".odt", ".ipynb",
+    }
+)  # fmt: skip
 """Suffixes of files that are Markdown, or are converted to it."""
 WITHOUT_HEADINGS = frozenset({".pdf", ".log", ".rtf", ".eml"})
 """Suffixes of files in whose texts # never begins a heading."""

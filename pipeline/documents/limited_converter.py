@@ -51,7 +51,7 @@ def converter_name(suffix: str, rules: ConversionRules) -> str:
     """
     own = rules.own_for(suffix)
     if own is None:
-        return converter_for(suffix)
+        return converter_for(suffix, rules.articles)
     if isinstance(own, str):
         file, name = own.rsplit(":", 1)
         path = Path(rules.folder, file)
@@ -138,7 +138,10 @@ class LimitedConverter:
                 if not name:
                     return place, NotConverted("needs_docs", f"{file.suffix} {NEEDS_EXTRA}")
                 own = rules.own_for(file.suffix)
-                wanted = Wanted(path=str(file.path), own=own, folder=rules.folder, name=name)
+                wanted = Wanted(
+                    path=str(file.path), own=own, folder=rules.folder, name=name,
+                    articles=rules.articles,
+                )  # fmt: skip
                 return place, convert(wanted)
 
             workers = Workers(work, self.processes or _count_processors(), threading.Event(), 0)

@@ -31,7 +31,7 @@ from pipeline.documents.files import is_match, list_files
 from pipeline.documents.limited_converter import is_converted
 from pipeline.documents.listing import Listing, content_of
 from pipeline.documents.titles import TITLE_ORDER, Found
-from pipeline.settings.inputs import Input, InputColumns, check_names
+from pipeline.settings.inputs import Input, InputColumns, WebPages, check_names
 
 MOUNTS = "mounts"
 
@@ -47,7 +47,8 @@ class LoadParams(Params):
     document's date, the best first, and ``date_fields`` the fields of metadata that may hold it.
     ``day_first`` says whether 03/04/2024 is in April; None takes the year alone. ``columns`` has
     the columns of files of records that match a pattern, in place of those of all files. ``inputs``
-    are those beside the input folder.
+    are those beside the input folder. ``web_pages`` says whether of a page in HTML the article is
+    read, or all of it.
     """
 
     # Not part of the fingerprint: a project may move, and the stamp covers the content.
@@ -66,6 +67,8 @@ class LoadParams(Params):
     # The stamp covers the converter's name. Its words may be secrets, so they are never shown.
     converter: OwnConverters = Field(default="", exclude=True, repr=False)
     converter_folder: str = Field(default=".", exclude=True)
+    # The stamp covers it by the converter's name, for those projects that have web pages.
+    web_pages: WebPages = Field(default="whole", exclude=True)
     convert_seconds: float = Field(default=900, gt=0)
     convert_mb: int = Field(default=768, ge=1)
     # `noted` hands them to the next run.
@@ -160,7 +163,10 @@ class LoadParams(Params):
     def rules(self) -> ConversionRules:
         """The converters of the user, and the limits of a conversion."""
         own = own_converters(self.converter)
-        return ConversionRules(self.convert_seconds, self.convert_mb, own, self.converter_folder)
+        return ConversionRules(
+            self.convert_seconds, self.convert_mb, own, self.converter_folder,
+            articles=self.web_pages == "article",
+        )  # fmt: skip
 
     @field_validator("converter")
     @classmethod

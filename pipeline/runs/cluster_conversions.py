@@ -36,7 +36,7 @@ class SharedFile:
     """A file for a worker to convert.
 
     ``name`` is that of the shared file, ``place`` its index among the files of the run, ``size`` in
-    bytes. ``converter`` is the converter that this run would use.
+    bytes. ``converter`` is the converter that this run would use, ``articles`` as in `convert`.
     """
 
     name: str
@@ -46,6 +46,7 @@ class SharedFile:
     converter: str
     seconds: float
     megabytes: int
+    articles: bool
 
     @property
     def result(self) -> str:
@@ -140,7 +141,10 @@ class ClusterConverter:
                 return None
             size = size_of(copy)
             snapshots.tasks.share({name: copy})
-        return SharedFile(name, place, size, file.suffix, converter, rules.seconds, rules.megabytes)
+        return SharedFile(
+            name, place, size, file.suffix, converter, rules.seconds, rules.megabytes,
+            rules.articles,
+        )  # fmt: skip
 
     def _take_result(self, shared: SharedFile) -> Converted | None:
         """Return the conversion that a worker shared, or None if it cannot be read."""
@@ -167,13 +171,14 @@ def convert_shared(file: SharedFile) -> bool:
     Returns False if the worker has another converter than the run, or cannot read or write the
     snapshots. The run then converts the file itself, and says what is wrong with it.
     """
-    if converter_for(file.suffix) != file.converter:
+    if converter_for(file.suffix, file.articles) != file.converter:
         return False
     snapshots = slots[0].snapshots
     try:
         path = snapshots.tasks.find_shared(file.name)
         convert = _worker_converter(file.seconds, file.megabytes)
-        result = convert(Wanted(path=str(path), name=file.converter))
+        wanted = Wanted(path=str(path), name=file.converter, articles=file.articles)
+        result = convert(wanted)
         with temporary_file(snapshots.root / UNFINISHED) as written:
             written.write_bytes(RESULT.dump_json(result))
             snapshots.tasks.share({file.result: written})

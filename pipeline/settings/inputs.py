@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pipeline.settings.addresses import fault_of_object_store, kind_of_store
 
 TitleFrom = Literal["given", "heading", "file_name", "first_line"]
+WebPages = Literal["whole", "article"]
+"""The part of a page in HTML that is read."""
 BUCKETS = frozenset({"s3", "gs", "az"})
 """The types of inputs in an object store."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")

@@ -26,7 +26,7 @@ from pipeline.settings.addresses import (
     fault_of_postgres,
     is_object_store,
 )
-from pipeline.settings.inputs import Input, InputColumns, TitleFrom, check_names
+from pipeline.settings.inputs import Input, InputColumns, TitleFrom, WebPages, check_names
 from pipeline.settings.names import KeyName, OwnerName, UserHeader, ViewName, WorkspaceName
 from pipeline.settings.providers import ConnectionSettings, ProviderSettings, Text
 from pipeline.settings.query_fields import SEARCH_MODES, Mode
@@ -73,6 +73,7 @@ class InputSettings(Section):
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: PositiveInt = 100
     converter: str | tuple[str, ...] | dict[str, str | tuple[str, ...]] = ""
+    web_pages: WebPages = "whole"
     convert_seconds: float = Field(default=900, gt=0)
     convert_mb: PositiveInt = 768
     steps: tuple[InputStep, ...] = ()

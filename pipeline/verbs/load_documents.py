@@ -119,10 +119,11 @@ def load_documents(
     """Read every matching file below ``path``; return DOCUMENTS and REJECTS.
 
     Files of the kinds txt, log, md and markdown become one document each. So do PDF, DOCX, PPTX,
-    XLSX, EPUB, HTML, ODT and RTF with the extra ``docs``, and EML and IPYNB. Files of the kinds
-    csv, tsv, json, jsonl and ndjson become one document for each record, mbox for each mail. Front
-    matter of txt and Markdown (YAML between two lines of ---) gives title and metadata; the text
-    begins after it. A conversation of ChatGPT is a record, a day of a Slack channel a document.
+    XLSX, EPUB, HTML, MHTML, ODT and RTF with the extra ``docs``, and EML and IPYNB. Files of the
+    kinds csv, tsv, json, jsonl and ndjson become one document for each record, mbox for each mail.
+    Front matter of txt and Markdown (YAML between two lines of ---) gives title and metadata; the
+    text begins after it. A conversation of ChatGPT is a record, a day of a Slack channel a
+    document.
     Files in ZIP archives are read by their own kinds; their sources are ``archive.zip/file``.
 
     The id comes from the path below the folder. For records it comes from the id column, too, or

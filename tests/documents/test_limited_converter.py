@@ -213,7 +213,7 @@ def test_the_error_does_not_show_the_refused_value(own: OwnConverters):
 
 
 def test_without_the_extra_no_process_is_started(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limited_converter, "converter_for", lambda suffix: "")
+    monkeypatch.setattr(limited_converter, "converter_for", lambda suffix, articles: "")
     monkeypatch.setattr(limited_converter, "_Process", None)
     assert outcomes(LimitedConverter().convert(files(folder, "one"), ConversionRules())) == [
         "needs_docs"

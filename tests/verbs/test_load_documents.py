@@ -207,7 +207,9 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
 def test_a_document_that_needs_the_extra_says_so(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.documents.limited_converter.converter_for", lambda suffix: "")
+    monkeypatch.setattr(
+        "pipeline.documents.limited_converter.converter_for", lambda suffix, articles: ""
+    )
     (tmp_path / f"a{suffix}").write_bytes(b"<p>text</p>")
     _, rejects = load(tmp_path)
     assert rejects["reason"].tolist() == ["needs_docs"]

@@ -289,6 +289,7 @@ def test_settings_that_no_run_can_follow(tmp_path: Path, engine: str, fault: str
 def project_with_files(root: Path, number: int) -> ProjectFolder:
     """Return a project with so many notebooks and pages to convert, and two damaged files."""
     folder = new_project(root, NO_STORE, {"a.txt": "Ada Holm built the Skarrow Lamp."})
+    folder.edit_settings(input={"web_pages": "article"})
     path = folder.root / "workflows/fast.yaml"
     written = read_yaml(path)
     write_yaml(path, {**written, "steps": written["steps"][:1]})
