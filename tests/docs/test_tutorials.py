@@ -1,10 +1,12 @@
 """The commands of each tutorial run, in their order, and give the output that the page shows."""
 
+import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.projects import ProjectFolder, workspace_of
+from tests.servers.ollama_server import ollama_server
+from tests.servers.openai_server import OpenAIServer
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'```(\w+)(?: title="(.*?)")?\n(.*?)```', re.DOTALL)
 SECONDS = re.compile(r"\d+\.\d s\b")
 HOST = "http://127.0.0.1:8020"
+OLLAMA = "http://localhost:11434"
 SERVERS = {"serve": [], "ui": ["--no-browser"]}
 """The commands that run until Ctrl-C -> what a test adds."""
 
@@ -28,6 +33,9 @@ class Reader:
     folder: Path
     postgres_url: str
     url: str = HOST
+    workspace: str = ""
+    models: dict[str, str] = field(default_factory=dict)
+    """The name of a project -> the address of its chat model."""
     read_files: list[str] = field(default_factory=list)
     servers: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -36,7 +44,8 @@ class Reader:
         output = ""
         for language, title, text in BLOCK.findall(page):
             if language == "sh":
-                output = "".join(self.execute(line) for line in text.splitlines())
+                exit_code = int(title.removeprefix("exit code ") or 0)
+                output = "".join(self.execute(line, exit_code) for line in text.splitlines())
             elif language == "text":
                 shown = text.replace("'default'", f"'{self.workspace}'")
                 assert_shows(shown.replace('"default"', f'"{self.workspace}"'), output)
@@ -45,20 +54,24 @@ class Reader:
             else:
                 (self.folder / title).write_text(text, "utf-8")
 
-    def execute(self, line: str) -> str:
+    def execute(self, line: str, exit_code: int) -> str:
+        """Return the output of a line. ``exit_code``: of a command of graphmill."""
         if not line.startswith("graphmill "):
             return self.execute_in_shell(line)
         arguments = shlex.split(line)[1:]
         if arguments[-1] in SERVERS:
             return self.start(arguments)
-        done = ProjectFolder(self.folder).invoke(*arguments)
-        assert done.exit_code == 0, done
+        project = arguments[1]
+        env = {"OPENAI_BASE_URL": self.models[project]} if project in self.models else {}
+        done = ProjectFolder(self.folder, env).invoke(*arguments)
+        assert done.exit_code == exit_code, done
         if arguments[0] == "init":
             self.use_postgres_of_tests(self.folder / arguments[1])
         # A run tells its steps on stderr, and then its sum on stdout.
         told = done.stderr + done.stdout
         # Commands in this process are told the folder, which a reader is in.
-        return told.replace(f"{self.folder}/", "")
+        told = told.replace(f"{self.folder}/", "")
+        return told.replace(self.models.get("with-ollama", OLLAMA), OLLAMA)
 
     def execute_in_shell(self, line: str) -> str:
         """Run a line as a terminal does that has read the files of the lines before."""
@@ -67,7 +80,12 @@ class Reader:
             return ""
         script = "\n".join([*self.read_files, line.replace(HOST, self.url)])
         return subprocess.run(
-            ["sh", "-c", script], cwd=self.folder, capture_output=True, text=True, check=True
+            ["sh", "-c", script],
+            cwd=self.folder,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
 
     def start(self, arguments: list[str]) -> str:
@@ -91,14 +109,11 @@ class Reader:
         text = path.read_text("utf-8")
         assert text.count("url: embedded") == 1
         path.write_text(text.replace("url: embedded", f"url: {self.postgres_url}"), "utf-8")
+        self.workspace = workspace_of(project)
         self.replace_line(path, f"workspace: {self.workspace}\n")
 
-    @property
-    def workspace(self) -> str:
-        return workspace_of(self.folder)
-
     def replace_line(self, path: Path, text: str) -> None:
-        """Put the text in place of the one line that begins with its first key."""
+        """Put the text in place of the one line that begins with its first key, indented as it."""
         key = text.partition(":")[0]
         lines = re.compile(rf"^{key}:.*\n", re.MULTILINE)
         before = path.read_text("utf-8")
@@ -141,6 +156,7 @@ def assert_shows(shown: str, output: str) -> None:
     [
         "first-graph",
         "own-verb",
+        "own-ontology",
         pytest.param(
             "serve-team",
             marks=pytest.mark.skipif(
@@ -153,6 +169,17 @@ def assert_shows(shown: str, output: str) -> None:
 def test_the_commands_of_a_tutorial_give_what_it_shows(name: str, reader: Reader):
     reader.follow((DOCS / f"{name}.md").read_text("utf-8"))
     reader.press_ctrl_c()
+
+
+def test_the_commands_with_a_model_give_what_the_tutorial_shows(
+    reader: Reader, openai: OpenAIServer
+):
+    openai.key = "sk-..."
+    with ollama_server() as ollama:
+        ollama.models = {"qwen2.5:7b": 32_768}
+        reader.models = {"with-ollama": ollama.address, "with-openai": openai.base_url}
+        reader.follow((DOCS / "with-a-model.md").read_text("utf-8"))
+        assert ollama.chats
 
 
 def test_output_in_another_order_is_not_what_is_shown():
