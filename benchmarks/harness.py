@@ -19,11 +19,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import figures  # noqa: E402
 from benchmarks.corpus import write_corpus  # noqa: E402
 from pipeline.settings.init import init_project  # noqa: E402
 from pipeline.stores.postgres.embedded import stop_embedded  # noqa: E402
 from tests.servers.neo4j_server import neo4j_server  # noqa: E402
 
+RECORDS = figures.take_option()
+"""Whether the tables that are printed go into figures.json."""
 UNIT_TOKENS = 150
 """Size of a text unit where a document has several passages: each becomes a unit of its own."""
 
@@ -173,7 +176,9 @@ def print_compared(
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows with the same keys as a table in Markdown."""
+    """Print rows with the same keys as a table in Markdown; record them where that was asked."""
+    if RECORDS:
+        figures.record(rows)
     names = list(rows[0])
     cells = [names, *([_shown(row[name]) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
