@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from pipeline.documents.conversations import LISTS_OF_EXPORT
+from pipeline.documents.files import is_match
 from pipeline.documents.front_matter import split_front_matter
 from pipeline.documents.metadata import as_json, cleaned
 from pipeline.errors import UsageError
@@ -68,13 +69,15 @@ class Kept:
 class OwnFolder:
     """The folder ``name`` below the input folder. ``readable`` has the suffixes of all files that
     are read from there, each with its dot. ``encoding`` is that in which runs read texts, "" if
-    they detect it. ``was_mounted``: the last run found the folder to be a mount point."""
+    they detect it. ``was_mounted``: the last run found the folder to be a mount point. ``pattern``
+    is that of the files below the input folder which runs read."""
 
     input_folder: Path
     name: str
     readable: Collection[str]
     encoding: str = ""
     was_mounted: bool = False
+    pattern: str = "**/*"
 
     @property
     def path(self) -> Path:
@@ -83,6 +86,15 @@ class OwnFolder:
     def source_of(self, id: str) -> str:
         """Return the path of a document below the input folder, as tables name it."""
         return f"{self.name}/{id}"
+
+    def unread(self, id: str) -> str:
+        """Return why no run reads a document of this id, or "" if the next one does."""
+        if is_match(self.source_of(id), self.pattern):
+            return ""
+        return (
+            f"'{self.source_of(id)}' does not match the files that runs read ('{self.pattern}');"
+            " give it another name, or change input.file_pattern"
+        )
 
     def id_of(self, given: str) -> str:
         """Return the name of the file for an id.
@@ -106,7 +118,7 @@ class OwnFolder:
         """Return a text as a document. Without an id, its content gives one.
 
         Raises UsageError for a text without a character or with front matter of its own, an id that
-        cannot be one, and metadata that cannot be kept as front matter.
+        cannot be one or that no run reads, and metadata that cannot be kept as front matter.
         """
         body = clean(text).strip("\n")
         if not body.strip():
@@ -117,6 +129,8 @@ class OwnFolder:
             raise UsageError(
                 f"id: '{name}' names a file of another kind; leave the suffix out, or upload a file"
             )
+        if fact := self.unread(name):
+            raise UsageError(f"id: {fact}")
         if not fields:
             if split_front_matter(body)[0]:
                 raise UsageError(
@@ -134,7 +148,7 @@ class OwnFolder:
     def file(self, name: str, content: bytes) -> OwnDocument:
         """Return an uploaded file as a document; its name is its id.
 
-        Raises UsageError for a name that is not plain, and for a kind of file that is not read.
+        Raises UsageError for a name that is not plain, and for a file that no run reads.
         """
         given = self.id_of(name)
         if Path(name).suffix.lower() not in self.readable:
@@ -143,6 +157,8 @@ class OwnFolder:
         if given.lower() in LISTS_OF_EXPORT:
             # With both lists, all files of the folder would be read as channels of Slack.
             raise UsageError(f"file '{given}': a name of a Slack export's list; give it another")
+        if fact := self.unread(given):
+            raise UsageError(f"file: {fact}")
         return OwnDocument(given, content)
 
     def write(self, document: OwnDocument) -> bool:

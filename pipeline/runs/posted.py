@@ -4,6 +4,7 @@ it, and what has become of it."""
 import bisect
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,7 +20,8 @@ from pipeline.contract.conversion import own_converters
 from pipeline.documents.file_hashes import hashed
 from pipeline.documents.owned import Kept, OwnFolder
 from pipeline.engine.documents.row_deletions import PLACE, file_of
-from pipeline.errors import UsageError
+from pipeline.engine.workflow import LOADER
+from pipeline.errors import GraphmillError, UsageError
 from pipeline.runs.reports import STAMP, Runs
 from pipeline.snapshots.store import Manifest
 from pipeline.snapshots.tables import TableStore
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 # Type checkers do not see the functions of pyarrow.compute: they are created at import.
 pc: Any = pyarrow.compute
+UNMATCHED = "file_pattern"
+"""The reason of a document whose name the pattern of the files to read does not match."""
 WAITING, IN, LEFT_OUT = "waiting", "in", "left_out"
 
 
@@ -37,8 +41,9 @@ class PostedDocument:
     """A document with its state.
 
     ``state`` is "waiting" until a run has read this content and its tables are loaded; then it is
-    "in", or "left_out" if nothing of the document is in the tables. ``since`` is when that run
-    ended. ``document_ids``: those of the tables; a file of records has several.
+    "in", or "left_out" if nothing of the document is in the tables. It is "left_out" at once if no
+    run will read it, since its name does not match the pattern of the files to read. ``since`` is
+    when that run ended. ``document_ids``: those of the tables; a file of records has several.
     ``left_out``: step, reason and message of each part that is not in the tables.
     """
 
@@ -70,7 +75,22 @@ def own_folder(project: "Services") -> OwnFolder:
     readable = WHOLE | RECORDS | CONVERTED | (own.keys() - {""})
     given, name = project.settings.input, project.settings.input.owned
     was_mounted = name in _mounts_of(project)
-    return OwnFolder(project.input_folder, name, frozenset(readable), given.encoding, was_mounted)
+    return OwnFolder(
+        project.input_folder, name, frozenset(readable), given.encoding, was_mounted,
+        _pattern_of(project),
+    )  # fmt: skip
+
+
+def _pattern_of(project: "Services") -> str:
+    """Return the pattern of the files that the next run reads: that of the workflow, if it has one
+    of its own, or of settings."""
+    from pipeline.documents.load_params import LoadParams
+
+    with suppress(GraphmillError):
+        for step in project.workflow(project.shown_workflow()).steps:
+            if isinstance(step.params, LoadParams):
+                return step.params.file_pattern
+    return project.settings.input.file_pattern
 
 
 def _mounts_of(project: "Services") -> list[str]:
@@ -132,7 +152,7 @@ def states_of(project: "Services", folder: OwnFolder, kept: Sequence[Kept]) -> l
         if is_read and report is None:
             report = runs.loaded
         if report is None:
-            found.append(PostedDocument(one.id, source, one.size, one.since, WAITING))
+            found.append(_unread(one, source, folder))
             continue
         ids, left_out = tables.ids.get(source, ()), tables.left_out.get(source, ())
         state = IN if ids else LEFT_OUT
@@ -143,6 +163,15 @@ def states_of(project: "Services", folder: OwnFolder, kept: Sequence[Kept]) -> l
             )
         )  # fmt: skip
     return found
+
+
+def _unread(one: Kept, source: str, folder: OwnFolder) -> PostedDocument:
+    """Return a document that no run has read: it waits for the next one, or no run will read it."""
+    fact = folder.unread(one.id)
+    if not fact:
+        return PostedDocument(one.id, source, one.size, one.since, WAITING)
+    left_out = [{"step": LOADER, "reason": UNMATCHED, "message": fact}]
+    return PostedDocument(one.id, source, one.size, one.since, LEFT_OUT, left_out=left_out)
 
 
 class _Runs:

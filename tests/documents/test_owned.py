@@ -73,6 +73,15 @@ def test_a_text_with_front_matter_of_its_own_is_refused(folder: OwnFolder):
     assert folder.text("---\nA text.").content == b"---\nA text.\n"
 
 
+def test_a_document_that_no_run_would_read_is_refused(folder: OwnFolder):
+    folder = replace(folder, pattern="**/*.md")
+    assert folder.text("A text.", "note").id == "note.md"
+    with pytest.raises(UsageError, match=r"'posted/note\.txt' does not match .*'\*\*/\*\.md'"):
+        folder.text("A text.", "note.txt")
+    with pytest.raises(UsageError, match=r"^file: .*input\.file_pattern"):
+        folder.file("scan.pdf", b"")
+
+
 def test_texts_are_written_in_the_encoding_in_which_runs_read_them(folder: OwnFolder):
     folder = replace(folder, encoding="cp1252")
     assert folder.text("café").content == "café\n".encode("cp1252")

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.documents.front_matter import split_front_matter
 from pipeline.errors import UsageError
-from tests.projects import NO_STORE, new_project
+from pipeline.runs.posted import own_folder, states_of
+from tests.projects import NO_STORE, new_project, read_yaml, write_yaml
 
 
 def test_texts_of_each_form_are_documents_of_the_next_run(tmp_path: Path):
@@ -28,6 +29,25 @@ def test_texts_of_each_form_are_documents_of_the_next_run(tmp_path: Path):
         assert project.remove(["a", "b.md", "none"]) == 2
         assert project.remove(first) == 1
         assert len(project.changed_documents("fast")) == 3
+
+
+def test_a_document_that_runs_no_longer_match_is_left_out_and_a_new_one_is_refused(tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, {})
+    with folder.open() as project:
+        project.add({"old": "A text."})
+        own = own_folder(project)
+        assert [one.state for one in states_of(project, own, own.kept())] == ["waiting"]
+    workflow = folder.root / "workflows" / "index.yaml"
+    written = read_yaml(workflow)
+    written["steps"][0] = {"verb": "load_documents", "args": {"file_pattern": "**/*.pdf"}}
+    write_yaml(workflow, written)
+    with folder.open() as project:
+        own = own_folder(project)
+        [old] = states_of(project, own, own.kept())
+        assert (old.state, old.left_out[0]["reason"]) == ("left_out", "file_pattern")
+        with pytest.raises(UsageError, match=r"'posted/new\.md' does not match"):
+            project.add({"new": "A text."})
+        assert [one.id for one in own.kept()] == ["old.md"]
 
 
 def test_what_cannot_be_added_is_refused_and_nothing_is_written(tmp_path: Path):
