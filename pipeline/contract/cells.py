@@ -19,6 +19,9 @@ def list_of(value: pa.DataType) -> pa.DataType:
 
 
 VECTOR = list_of(pa.float32())
+ROWS_FOR_THREADS = 2_000
+"""From this number of rows on, Arrow may use several threads. Starting them takes longer than the
+conversion of a small table."""
 
 
 def as_frame(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
@@ -26,7 +29,7 @@ def as_frame(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
 
     Pandas would convert such a column to floats, which cannot represent every integer above 2^53.
     """
-    frame = table.to_pandas()
+    frame = table.to_pandas(use_threads=len(table) >= ROWS_FOR_THREADS)
     with_gaps = [
         name
         for name in table.schema.names

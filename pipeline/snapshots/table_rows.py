@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from pipeline.contract.cells import as_frame
+from pipeline.contract.cells import ROWS_FOR_THREADS, as_frame
 from pipeline.contract.schemas import STRING, WIDE, is_text
 from pipeline.errors import DamagedError, DataError
 from pipeline.files import tell
@@ -488,8 +488,9 @@ def read_parquet(
     """
     names = None if columns is None else list(columns)
     with pq.ParquetFile(path, **WIDE) as file:
+        threads = file.metadata.num_rows >= ROWS_FOR_THREADS
         if flags is None:
-            table = file.read(columns=names)
+            table = file.read(columns=names, use_threads=threads)
         else:
             ends = _group_bounds(file)
             flags = flags if len(flags) else np.zeros(ends[-1], bool)
@@ -497,7 +498,8 @@ def read_parquet(
             groups = np.array([part.any() for part in flags_by_group], bool)
             # A file without row groups still gives one empty part.
             groups = groups[: file.num_row_groups]
-            table = file.read_row_groups(np.flatnonzero(groups).tolist(), columns=names)
+            wanted = np.flatnonzero(groups).tolist()
+            table = file.read_row_groups(wanted, columns=names, use_threads=threads)
             table = table.filter(pa.array(flags[_rows_of_groups(groups, ends)]))
     return table if names is None else table.select(names)
 

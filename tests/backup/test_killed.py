@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.project import Project
 from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.sizes import size
 
 AT = """
 import os, signal, sys
@@ -70,7 +71,7 @@ def kill_at(folder: ProjectFolder, file: Path, target: str, point: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-@pytest.mark.parametrize("point", [*LEFT_HALF, "named"])
+@pytest.mark.parametrize("point", size(["some files", "no name", "named"], [*LEFT_HALF, "named"]))
 def test_a_killed_backup_leaves_no_file_of_its_name_or_a_whole_one(
     folder: ProjectFolder, tmp_path: Path, point: str
 ):
@@ -84,7 +85,9 @@ def test_a_killed_backup_leaves_no_file_of_its_name_or_a_whole_one(
     assert Project.restore(file, tmp_path / "new").exit_code == 0
 
 
-@pytest.mark.parametrize("point", ["extracting", "copy", "no folder", "folder"])
+@pytest.mark.parametrize(
+    "point", size(["copy", "folder"], ["extracting", "copy", "no folder", "folder"])
+)
 def test_a_killed_restore_leaves_no_folder_of_its_name_or_a_whole_one(
     folder: ProjectFolder, tmp_path: Path, point: str
 ):

@@ -28,7 +28,7 @@ from tests.sizes import size
 from tests.verbs.test_verb_laws import CHAIN, folder, roles_of, schemas_of
 
 __all__ = ["folder"]
-held = settings(max_examples=size(12, 500), phases=(Phase.reuse, Phase.generate))
+held = settings(max_examples=size(6, 500), phases=(Phase.reuse, Phase.generate))
 WITH_LAW = sorted(name for name in CHAIN if REGISTRY.verbs[name].law)
 IN_PARTS = sorted(name for name in CHAIN if REGISTRY.verbs[name].parts)
 

@@ -34,9 +34,10 @@ DOCUMENTS = {
 }
 LATER = "Nobody came to Quill Point. Governor Pell left the Brack Institute to Rhoda Kell."
 WORKFLOWS = ("communities", "claims", "resolved", "kept_reports", "with_view")
-"""Workflows of init; names that a model judges; reports that stand for a while; a view for some."""
-IN_EVERY_RUN = ("resolved", "kept_reports", "with_view")
-"""The workflows of the reduced form. They have the steps of the others, but for those of claims."""
+"""Workflows of init; names that a model judges; reports that stand for a while; those judged names
+with a view for some."""
+IN_EVERY_RUN = ("with_view",)
+"""The workflow of the reduced form."""
 SEEDS = [
     (workflow, seed) for workflow in size(IN_EVERY_RUN, WORKFLOWS) for seed in range(size(1, 20))
 ]
@@ -53,7 +54,7 @@ def folder_of(root: Path, store: str, endpoint: OpenAIServer, workflow: str) -> 
     summarized. Its own workflow has the name."""
     folder = new_project(root, store, DOCUMENTS, models=models(endpoint), workflow=workflow)
     set_args(folder, "index", summarize_descriptions={"max_tokens": 12})
-    if workflow == "resolved":
+    if workflow in ("resolved", "with_view"):
         resolving(folder, "index")
     if workflow == "kept_reports":
         set_args(folder, "communities", report_communities={"keep_within": 0.4})

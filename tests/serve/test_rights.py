@@ -45,7 +45,7 @@ from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
 
-CORPORA, VIEWS = 20, size(1, 5)
+CORPORA, VIEWS = size((len(WHERE), 1), (20, 5))
 """Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
 DOCUMENTS = 24
 
