@@ -48,6 +48,7 @@ from pipeline.verbs.resolve_claims import resolve_claims
 from pipeline.verbs.resolve_entities import resolve_entities
 from pipeline.verbs.restrict_to_text_units import restrict_to_text_units
 from pipeline.verbs.select_documents import select_documents
+from pipeline.verbs.set_metadata import set_metadata
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
@@ -103,6 +104,7 @@ __all__ = [
     "resolve_entities",
     "restrict_to_text_units",
     "select_documents",
+    "set_metadata",
     "split_imported_documents",
     "summarize_descriptions",
 ]

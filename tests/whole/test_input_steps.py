@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.project import Project
-from tests.projects import ProjectFolder, new_project
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.servers.openai_server import OpenAIServer
 
 RECORDS = "".join(
     json.dumps(
@@ -193,7 +194,7 @@ def test_one_step_alone(folder: ProjectFolder):
             "[{verb: chunk_documents}]",
             r"input\.steps\[0\]: verb 'chunk_documents' does not turn documents into documents;"
             r" have: "
-            "filter_documents, join_documents, select_documents",
+            "filter_documents, join_documents, select_documents, set_metadata",
         ),
         ("[{verb: load_documents}]", r"input\.steps\[0\]: verb 'load_documents' does not turn"),
         (
@@ -227,3 +228,26 @@ def test_a_workflow_without_a_loader_does_not_pass_them_over(folder: ProjectFold
         pytest.raises(SettingsError, match=r"input\.steps\[0\]: the workflow has no step"),
     ):
         project.workflow()
+
+
+def test_another_rule_for_metadata_asks_no_model_again(tmp_path: Path, openai: OpenAIServer):
+    def ruled(group: str) -> dict[str, Any]:
+        rule = {"pattern": "@hr/**", "set": {"group": group}}
+        return {"steps": [{"verb": "set_metadata", "args": {"rules": [rule]}}]}
+
+    (tmp_path / "wages").mkdir()
+    (tmp_path / "wages" / "ada.txt").write_text("Ada Holm built the Skarrow Lamp.")
+    folder = new_project(
+        tmp_path / "mill", NO_STORE, {"a.txt": "Otto Reik tends it."}, openai, input=ruled("hr"),
+        inputs=[{"name": "hr", "url": str(tmp_path / "wages")}],
+    )  # fmt: skip
+    with folder.open(*folder.endpoint_overrides) as project:
+        project.index("index")
+    asked = openai.count("chat")
+    folder.edit_settings(input=ruled("board"))
+    with folder.open(*folder.endpoint_overrides) as project:
+        assert max(step.estimate.calls[1] for step in project.forecast("index")) == 0
+        project.index("index")
+        documents = project.table("documents", "index").set_index("source")["metadata"]
+    assert openai.count("chat") == asked > 0
+    assert dict(documents) == {"a.txt": "{}", "@hr/ada.txt": '{"group": "board"}'}
