@@ -420,28 +420,43 @@ class Project(Asking):
     def import_graphrag(
         self,
         folder: str | Path,
-        name: str = "graphrag",
+        name: str = "",
         progress: Progress | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Index a workflow that begins with ``read_graphrag``, reading this folder instead of that
-        of settings. Notes of the report name what is not taken, by table or file.
+        """Index a workflow that reads an index of GraphRAG, in this folder instead of that of
+        settings. Notes of the report name what is not taken, by table or file.
+
+        Without ``name``, the workflow is graphrag_cache if the index has replies in its cache, and
+        graphrag otherwise. Files of the input folder that a model would be asked about wait for
+        the next run: a note says so.
 
         Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
         one is damaged, and DeletionError if an optional one is gone since the last run.
         """
-        from pipeline.runs.import_graphrag import note_left_out, note_unused
-        from pipeline.settings.schema import GraphragSettings
+        from pipeline.engine.workflow import OF_GRAPHRAG, READ_GRAPHRAG_CACHE
+        from pipeline.runs.import_graphrag import (
+            choose_workflow,
+            note_left_out,
+            note_place,
+            note_unused,
+        )
 
-        section = GraphragSettings(path=str(Path(folder).resolve()))
+        path = Path(folder).resolve()
+        section = self.settings.graphrag.model_copy(update={"path": str(path)})
         project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
-        project._refuse_workflow_without("read_graphrag", name)
-        project._refuse_purged(name, "import graphrag")
-        report = project.index(name, progress, options=options)
-        sizes = {table: one.rows for table, one in self.snapshots.manifest(name).tables.items()}
-        unused = note_unused(project.workflow(name), sizes)
-        left_out = note_left_out(project.rejects(name))
-        return replace(report, notes=(*unused, *left_out, *report.notes))
+        chosen, reasons = (name, []) if name else choose_workflow(self, path)
+        verb = project._refuse_workflow_without(OF_GRAPHRAG, chosen)
+        project._refuse_purged(chosen, "import graphrag")
+        if verb == READ_GRAPHRAG_CACHE:
+            report = project._index_import(chosen, "graphrag", progress, options)
+            reasons += note_place(self, path)
+        else:
+            report = project.index(chosen, progress, options=options)
+        sizes = {table: one.rows for table, one in self.snapshots.manifest(chosen).tables.items()}
+        unused = note_unused(project.workflow(chosen), sizes)
+        left_out = note_left_out(project.rejects(chosen))
+        return replace(report, notes=(*reasons, *unused, *left_out, *report.notes))
 
     def import_lightrag(
         self,
@@ -461,25 +476,37 @@ class Project(Asking):
         SettingsError if a file is missing; DataError if one is damaged or was written by another
         version.
         """
-        from pipeline.engine.workflow import INPUT_DOCUMENTS
+        from pipeline.engine.workflow import READ_LIGHTRAG
         from pipeline.runs.import_lightrag import take_edits, take_index
 
-        self._refuse_workflow_without("read_lightrag", name)
+        self._refuse_workflow_without({READ_LIGHTRAG}, name)
         self._refuse_purged_index(source, name, of_workspace)
         with self.runs.alone():
             take_index(self, source, of_workspace)
             notes = take_edits(self)
+        report = self._index_import(name, "lightrag", progress, options)
+        return replace(report, notes=(*report.notes, *notes))
+
+    def _index_import(
+        self, name: str, section: str, progress: Progress | None, options: RunOptions | None
+    ) -> RunReport:
+        """Index a workflow that reads an index with replies, and ask no model.
+
+        ``section`` of settings is about the index. Files that a model would be asked about wait for
+        the next run. Raises UsageError if they are in the last run already.
+        """
+        from pipeline.engine.workflow import INPUT_DOCUMENTS
+
         if not self._asks_about_files(name):
-            report = self.index(name, progress, options=options)
-            return replace(report, notes=(*notes, *report.notes))
+            return self.index(name, progress, options=options)
         fact = f"{self.input_folder} has files that a chat model must read, and an import asks none"
         then = f"'graphmill plan {name}' says what they cost, 'graphmill run {name}' adds them"
         if INPUT_DOCUMENTS in self.snapshots.manifest(name).tables:
-            raise UsageError(f"import lightrag: {fact}; the index has been copied: {then}")
-        section = self.settings.lightrag.model_copy(update={"files": ""})
-        alone = replace(self, settings=self.settings.model_copy(update={"lightrag": section}))
+            raise UsageError(f"import {section}: {fact}; the index is in its place: {then}")
+        of_index = getattr(self.settings, section).model_copy(update={"files": ""})
+        alone = replace(self, settings=self.settings.model_copy(update={section: of_index}))
         report = alone.index(name, progress, options=options)
-        return replace(report, notes=(f"{fact}; {then}", *notes, *report.notes))
+        return replace(report, notes=(f"{fact}; {then}", *report.notes))
 
     def _refuse_purged(self, name: str, action: str) -> None:
         """Raise UsageError if the workflow would read a document that was purged."""
@@ -518,12 +545,18 @@ class Project(Asking):
                 return True
         return False
 
-    def _refuse_workflow_without(self, verb: str, name: str) -> None:
-        """Raise UsageError for a workflow that has no step of this verb."""
-        if all(step.verb.name != verb for step in self.workflow(name).steps):
-            raise UsageError(
-                f"workflow '{name}': no step {verb}; name a workflow that begins with it"
-            )
+    def _refuse_workflow_without(self, verbs: Collection[str], name: str) -> str:
+        """Return the first verb of the workflow that is one of these.
+
+        Raises UsageError if there is none.
+        """
+        for step in self.workflow(name).steps:
+            if step.verb.name in verbs:
+                return step.verb.name
+        wanted = " or ".join(sorted(verbs))
+        raise UsageError(
+            f"workflow '{name}': no step {wanted}; name a workflow that begins with it"
+        )
 
     def usage(self) -> pd.DataFrame:
         """Return one row for every call of every run; engine/usage/journal.py lists the columns."""

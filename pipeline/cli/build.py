@@ -403,6 +403,10 @@ def _planned(forecast: "Forecast") -> StepReport:
     )
 
 
+WORKFLOW = "{workflow}"
+"""The place of the workflow's name in a text that is written before the run."""
+
+
 def carry_out(
     stages: "Callable[[Project, Progress], RunReport]", context: typer.Context, folder: Path | None,
     overrides: list[str] | None, as_json: bool, log: str, owners: Sequence[str] = (),
@@ -412,7 +416,8 @@ def carry_out(
     """Run the stages, show their progress and the result, and exit with the run's exit code.
 
     ``owners`` are the owners whose workspace may be taken over. ``then`` is printed at the end for
-    people, and ``page`` is the file for a page about the run.
+    people, with the name of the workflow for ``WORKFLOW``. ``page`` is the file for a page about
+    the run.
     """
     root = find_root(context, folder)
     with (
@@ -428,7 +433,7 @@ def carry_out(
         print_json(report)
     else:
         print_report(report, rejects)
-        print(then, end="")
+        print(then.replace(WORKFLOW, report["workflow"]), end="")
     raise typer.Exit(report["exit_code"])
 
 

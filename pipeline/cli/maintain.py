@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.build import AllowDeletes, carry_out
+from pipeline.cli.build import WORKFLOW, AllowDeletes, carry_out
 from pipeline.cli.console import describe_counts, print_collected
 from pipeline.cli.options import (
     Folder,
@@ -211,7 +211,12 @@ Theirs = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder GraphRAG wrote its tables to.")
 ]
 Importing = Annotated[
-    str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")
+    str,
+    typer.Option(
+        "--workflow",
+        metavar="NAME",
+        help="By default graphrag_cache if the index has its replies, otherwise graphrag.",
+    ),
 ]
 LightragIndex = Annotated[
     str,
@@ -255,7 +260,7 @@ def export(
 
 
 def import_graphrag(
-    context: typer.Context, source: Theirs, name: Importing = "graphrag", folder: Folder = None,
+    context: typer.Context, source: Theirs, name: Importing = "", folder: Folder = None,
     overrides: Overrides = None, as_json: Json = False, log: Log = "auto",
     allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
@@ -269,8 +274,8 @@ def import_graphrag(
         return project.import_graphrag(source, name, progress, options)
 
     then = (
-        f"Next: graphmill rejects {name}, which lists all that was not taken,"
-        f" and graphmill load {name}\n"
+        f"Next: graphmill rejects {WORKFLOW}, which lists all that was not taken,"
+        f" and graphmill load {WORKFLOW}\n"
     )
     carry_out(import_tables, context, folder, overrides, as_json, log, then=then)
 

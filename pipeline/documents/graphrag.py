@@ -32,6 +32,11 @@ class GraphragRejects:
         row = {"step": "", "row_id": where, "kind": kind, "reason": reason, "message": text}
         self.rows.append(row)
 
+    def add_part(self, place: str, kind: str, reason: str, message: str) -> None:
+        """Add a reject for a document or a reply, which ``place`` names."""
+        text = clean(f"{place}: {message}")[:_LONGEST_MESSAGE]
+        self.rows.append(make_reject(clean(place), reason, text, kind))
+
     def add_file(self, name: str, content: str) -> None:
         """Add a reject for a file that is not read; ``content`` says what it holds."""
         message = clean(f"{name}: {content}")[:_LONGEST_MESSAGE]

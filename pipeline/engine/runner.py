@@ -67,7 +67,7 @@ from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import (
     IMPORTED_DOCUMENTS,
     INPUT_DOCUMENTS,
-    READ_GRAPHRAG,
+    OF_GRAPHRAG,
     READ_TABLE,
     REJECTS,
     Step,
@@ -270,7 +270,7 @@ class Runner:
                     rejects,
                     self.max_delete_ratio,
                 )
-            if step.verb.name == READ_GRAPHRAG and self.max_delete_ratio is not None:
+            if step.verb.name in OF_GRAPHRAG and self.max_delete_ratio is not None:
                 last = record_before(step, previous.steps, self.snapshots)
                 refuse_imported_deletions(last, record, self.max_delete_ratio)
             for table in (INPUT_DOCUMENTS, IMPORTED_DOCUMENTS):

@@ -18,13 +18,17 @@ REJECTS = "rejects"
 LOADER, DOCUMENTS = "load_documents", "documents"
 
 READ_TABLE = "read_table"
-READ_GRAPHRAG = "read_graphrag"
 """The verb that reads a project's own tables."""
+READ_GRAPHRAG, READ_GRAPHRAG_CACHE = "read_graphrag", "read_graphrag_cache"
+OF_GRAPHRAG = frozenset({READ_GRAPHRAG, READ_GRAPHRAG_CACHE})
+"""The verbs that read an index of GraphRAG: its tables alone, or its replies too."""
 FILE_TEXT_UNITS, FILE_EXTRACTIONS = "file_text_units", "file_extractions"
 """Text units and extractions of documents alone, in a project with tables of its own."""
 
 READ_LIGHTRAG = "read_lightrag"
 """The verb that reads an index of LightRAG."""
+READ_REPLIES = frozenset({READ_LIGHTRAG, READ_GRAPHRAG_CACHE})
+"""The verbs that read an imported index whose passages have replies, so that files can join it."""
 INPUT_DOCUMENTS, IMPORTED_DOCUMENTS = "input_documents", "imported_documents"
 """Documents of the input folder and of an imported index, where a workflow has both."""
 OWN_TEXT_UNITS = "own_text_units"

@@ -14,7 +14,7 @@ from pipeline.engine.workflow import (
     DOCUMENTS,
     LOADER,
     PLACE,
-    READ_LIGHTRAG,
+    READ_REPLIES,
     REJECTS,
     Execution,
     Format,
@@ -277,7 +277,7 @@ def _with_input_steps(
     steps: tuple[Step, ...], entries: Sequence[InputStep], read: _Reader
 ) -> tuple[Step, ...]:
     """Return the steps with the input steps after each one that loads documents."""
-    if any(step.verb.name == READ_LIGHTRAG for step in steps):
+    if any(step.verb.name in READ_REPLIES for step in steps):
         # Files that join an imported index are loaded by another workflow, which has the steps.
         return steps
     if not any(step.verb.name == LOADER for step in steps):

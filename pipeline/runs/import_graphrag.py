@@ -1,15 +1,55 @@
-"""Name what an import of an index of GraphRAG does not take."""
+"""Choose how to import an index of GraphRAG, and name what is not taken."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
+from pipeline.documents.graphrag_cache import has_replies, open_cache
 from pipeline.engine.documents.row_deletions import IMPORTED_FILES
-from pipeline.engine.workflow import Workflow
+from pipeline.engine.workflow import OF_GRAPHRAG, Workflow
 from pipeline.errors import counted
+from pipeline.runs.services import Services
 
-READING = frozenset({"read_graphrag", "extend_communities", "keep_reports"})
+OF_TABLES, OF_REPLIES = "graphrag", "graphrag_cache"
+"""The workflows that an import runs: on the tables alone, and on the replies too."""
+READING = OF_GRAPHRAG | {"extend_communities", "keep_reports"}
 """The verbs, and the ids of their steps, whose rejects are rows and files of the index."""
+
+
+def choose_workflow(project: Services, folder: Path) -> tuple[str, list[str]]:
+    """Return the workflow that takes most of an index, and notes about what stands against more.
+
+    A project that has taken the tables alone goes on with them, as its stores were loaded so.
+    Raises as ``has_replies``.
+    """
+    if not has_replies(folder):
+        cache = open_cache(folder)
+        if cache is None or not cache.list_names():
+            return OF_TABLES, []
+        return OF_TABLES, [
+            f"not taken: {counted(len(cache.list_names()), 'reply', 'replies')} in {cache.folder},"
+            " which are not about these passages: its prompt or types of entities have changed"
+        ]
+    has_tables = bool(project.snapshots.manifest(OF_TABLES).tables)
+    if has_tables and not project.snapshots.manifest(OF_REPLIES).tables:
+        return OF_TABLES, [
+            f"not taken: replies in the cache, as workflow '{OF_TABLES}' has run before;"
+            f" --workflow {OF_REPLIES} takes them, and files of the input folder can join"
+        ]
+    if not (project.root / "workflows" / f"{OF_REPLIES}.yaml").is_file():
+        return OF_TABLES, [
+            f"not taken: replies in the cache, as there is no workflows/{OF_REPLIES}.yaml; copy it"
+            " from a new project"
+        ]
+    return OF_REPLIES, []
+
+
+def note_place(project: Services, folder: Path) -> list[str]:
+    """Return a note if settings name another folder than this one, which later runs would read."""
+    if (project.root / project.settings.graphrag.path).resolve() == folder:
+        return []
+    return [f"later runs read graphrag.path of settings.yaml: set it to {folder}"]
 
 
 def note_unused(workflow: Workflow, sizes: Mapping[str, int]) -> list[str]:
@@ -21,7 +61,8 @@ def note_unused(workflow: Workflow, sizes: Mapping[str, int]) -> list[str]:
     used = {table for step in workflow.steps for table in step.inputs.values()}
     return [
         f"not taken: {counted(sizes[table], 'row')} of {table}, which no step of workflow"
-        f" '{workflow.name}' reads; put the workflows/graphrag.yaml of a new project in its place"
+        f" '{workflow.name}' reads; put the workflows/{workflow.name}.yaml of a new project in its"
+        " place"
         for table in IMPORTED_FILES
         if sizes.get(table) and table not in used
     ]

@@ -1,9 +1,9 @@
 """The steps by which files of the input folder join an imported index.
 
 They are in no workflow file: a project with files in its input folder has the steps, in each of its
-workflows that begins with read_lightrag. The files are cut and read by the steps of another
-workflow, by default ``index``. So there is one place that says how a file becomes records, and a
-project without files needs no chat model.
+workflows that begins with read_lightrag or read_graphrag_cache. The files are cut and read by the
+steps of another workflow, by default ``index``. So there is one place that says how a file becomes
+records, and a project without files needs no chat model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from pipeline.engine.workflow import (
     DOCUMENTS,
     IMPORTED_DOCUMENTS,
     OWN_TEXT_UNITS,
-    READ_LIGHTRAG,
+    READ_REPLIES,
     REJECTS,
     Step,
     Workflow,
@@ -24,6 +24,8 @@ from pipeline.engine.workflow import (
 from pipeline.errors import SettingsError
 
 TEXT_UNITS, EXTRACTIONS, MERGE = "text_units", "extractions", "merge_graphs"
+JOINED = (DOCUMENTS, TEXT_UNITS, EXTRACTIONS)
+"""The tables of an index that those of files join."""
 OWN_DOCUMENTS, KEPT_DOCUMENTS = "own_documents", "kept_documents"
 IMPORTED_UNITS, IMPORTED_EXTRACTIONS = "imported_text_units", "imported_extractions"
 PREFIX = "input_"
@@ -39,38 +41,41 @@ def has_files(folder: Path) -> bool:
     return any(path.is_file() for path in folder.rglob("[!.]*"))
 
 
-def reads_lightrag(workflow: Workflow) -> bool:
-    """Check that the documents of the workflow are those of an index of LightRAG alone."""
-    sources = [step for step in workflow.steps if DOCUMENTS in step.outputs.values()]
-    return [step.verb.name for step in sources] == [READ_LIGHTRAG]
+def source_with_replies(workflow: Workflow) -> str:
+    """Return the section of settings about the index with replies that the workflow reads.
+
+    Return "" if the documents of the workflow are not those of such an index alone.
+    """
+    sources = [step.verb for step in workflow.steps if DOCUMENTS in step.outputs.values()]
+    is_index = len(sources) == 1 and sources[0].name in READ_REPLIES
+    return (sources[0].settings or "") if is_index else ""
 
 
 def with_input_files(workflow: Workflow, reading: Workflow) -> Workflow:
-    """Return a workflow that reads an index of LightRAG with the steps for files of the input
+    """Return a workflow that reads an index with replies, with the steps for files of the input
     folder.
 
     ``reading`` is the workflow whose steps load, cut and read the files. Raises SettingsError if it
     has no step that merges the extractions of text units.
     """
-    importing = next(step for step in workflow.steps if step.verb.name == READ_LIGHTRAG)
+    importing = next(step for step in workflow.steps if step.verb.name in READ_REPLIES)
     others = [step for step in workflow.steps if step != importing]
-    imported = {name: table for name, table in importing.outputs.items() if name != REJECTS}
-    renamed = {**importing.outputs, **{name: f"imported_{name}" for name in imported}}
+    renamed = {**importing.outputs, **{name: f"imported_{name}" for name in JOINED}}
     ids = {step.id for step in workflow.steps}
     steps = [
         replace(importing, outputs=renamed),
-        *_steps_of_files(reading, ids, imported[EXTRACTIONS]),
+        *_steps_of_files(reading, ids, importing),
         *others,
     ]
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
 
 
-def _steps_of_files(reading: Workflow, ids: set[str], extracted: str) -> list[Step]:
+def _steps_of_files(reading: Workflow, ids: set[str], importing: Step) -> list[Step]:
     """Return the steps of the other workflow, connected with those that add the index.
 
-    ``ids`` are taken by other steps. ``extracted`` is the table of all extractions to be written.
+    ``ids`` are taken by other steps. ``importing`` is the step that reads the index.
     """
-    where = f"lightrag.files: workflow '{reading.name}'"
+    where = f"{importing.verb.settings}.files: workflow '{reading.name}'"
     merging = next((step for step in reading.steps if step.verb.name == MERGE), None)
     cutting = next((step for step in reading.steps if TEXT_UNITS in step.outputs.values()), None)
     if merging is None or cutting is None or DOCUMENTS not in cutting.inputs:
@@ -103,7 +108,7 @@ def _steps_of_files(reading: Workflow, ids: set[str], extracted: str) -> list[St
     own_records = {EXTRACTIONS: f"{PREFIX}{records}"}
     others = _same(IMPORTED_EXTRACTIONS, TEXT_UNITS, OWN_TEXT_UNITS)
     add_records = _step(ADD_EXTRACTIONS, {**own_records, **others}, (EXTRACTIONS,))
-    add_records = replace(add_records, outputs={EXTRACTIONS: extracted})
+    add_records = replace(add_records, outputs={EXTRACTIONS: importing.outputs[EXTRACTIONS]})
     steps = [connect(step, {}) for step in loading]
     steps += [add_documents, split, cut, add_units, leave_out]
     steps += [connect(step, found) for step in extracting]

@@ -187,7 +187,7 @@ class Services:
         }
         workflow = read_workflow(path, sections, steps, own, models)
         if self._joins_files(workflow):
-            other = path.with_name(f"{self.settings.lightrag.files}.yaml")
+            other = path.with_name(f"{self._workflow_of_files(workflow)}.yaml")
             reading = read_workflow(other, sections, steps, own, models)
             workflow = with_input_files(workflow, reading)
         tables_root = self.tables_root or self.root
@@ -227,6 +227,14 @@ class Services:
             keys |= keys_of(source.url.get_secret_value(), environment)
         return keys
 
+    def _workflow_of_files(self, workflow: Workflow) -> str:
+        """Return the name of the workflow that reads files which join an index; "" if none can."""
+        from pipeline.runs.input_steps import source_with_replies
+
+        source = source_with_replies(workflow)
+        sections = {"lightrag": self.settings.lightrag, "graphrag": self.settings.graphrag}
+        return sections[source].files if source else ""
+
     def _joins_files(self, workflow: Workflow) -> bool:
         """Check that files of the input folder, or tables, join the index that a workflow reads.
 
@@ -236,10 +244,10 @@ class Services:
         from pipeline.corrections.own_documents import has_own_statements
         from pipeline.documents.own_tables.columns import FOLDER
         from pipeline.engine.workflow import INPUT_DOCUMENTS
-        from pipeline.runs.input_steps import has_files, reads_lightrag
+        from pipeline.runs.input_steps import has_files
         from pipeline.runs.table_steps import has_tables
 
-        if not self.settings.lightrag.files or not reads_lightrag(workflow):
+        if not self._workflow_of_files(workflow):
             return False
         if (
             self.settings.inputs

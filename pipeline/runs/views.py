@@ -25,7 +25,7 @@ from pipeline.engine.workflow import (
     DOCUMENTS,
     FILE_TEXT_UNITS,
     OWN_TEXT_UNITS,
-    READ_LIGHTRAG,
+    READ_REPLIES,
     READ_TABLE,
     REJECTS,
     Step,
@@ -45,7 +45,7 @@ CHOOSE, TAKE_OVER, SUMMARIZE, JOIN = (
     "filter_documents", "restrict_to_text_units", "summarize_descriptions", "join_descriptions",
 )  # fmt: skip
 """The verbs from which views are made."""
-BESIDE = (READ_TABLE, READ_LIGHTRAG)
+BESIDE = (READ_TABLE, *READ_REPLIES)
 """Sources of some documents, whose tables later steps read too."""
 Conditions = Mapping[str, Any]
 

@@ -109,6 +109,7 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
             "workflow": True,
             "language": True,
             "input": {"steps"},
+            "graphrag": {"files"},
             "lightrag": {"files"},
             "serve": {"views"},
         },

@@ -81,6 +81,7 @@ class InputSettings(Section):
 
 class GraphragSettings(Section):
     path: str = "data/graphrag"
+    files: str = "index"
 
 
 class LightragSettings(Section):

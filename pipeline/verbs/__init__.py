@@ -41,6 +41,7 @@ from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.prune_graph import prune_graph
 from pipeline.verbs.read_corrections import read_corrections
 from pipeline.verbs.read_graphrag import read_graphrag
+from pipeline.verbs.read_graphrag_cache import read_graphrag_cache
 from pipeline.verbs.read_lightrag import read_lightrag
 from pipeline.verbs.read_table import read_table
 from pipeline.verbs.report_communities import report_communities, report_communities_with_claims
@@ -95,6 +96,7 @@ __all__ = [
     "prune_graph",
     "read_corrections",
     "read_graphrag",
+    "read_graphrag_cache",
     "read_lightrag",
     "read_table",
     "report_communities",

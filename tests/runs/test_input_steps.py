@@ -1,5 +1,6 @@
 """Files of the input folder join an imported index; a file takes the place of a document."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from pipeline.errors import DeletionError, SettingsError, UsageError
 from pipeline.project import Project
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
-from tests.states import is_extraction, models
+from tests.states import is_extraction, models, table_hashes
+from tests.verbs.graphrag_folders import remove_replies, unpack
 from tests.verbs.lightrag_folders import INDEX
 
 LAMP = "Ada Holm built the Skarrow Lamp in 1871. Otto Brun kept it for thirty years."
@@ -153,7 +155,7 @@ def test_a_plan_prices_what_the_index_lacks_and_an_import_asks_nothing(
         assert not openai.requests
         assert len(project.table("documents", "lightrag")) == 5
         folder.write("more.txt", "Ida Vale came back.")
-        with pytest.raises(UsageError, match="an import asks none; the index has been copied"):
+        with pytest.raises(UsageError, match="an import asks none; the index is in its place"):
             project.import_lightrag(INDEX)
 
 
@@ -189,3 +191,87 @@ def test_another_workflow_must_cut_documents(folder: ProjectFolder):
     folder.write("new.txt", NEW["new.txt"])
     with folder.open() as project, pytest.raises(SettingsError, match=r"lightrag\.files"):
         project.index("lightrag")
+
+
+@pytest.fixture(scope="module")
+def of_graphrag(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of GraphRAG whose cache has no replies about bell.txt."""
+    theirs = unpack(tmp_path_factory.mktemp("theirs") / "graphrag")
+    remove_replies(theirs, (theirs / "input" / "bell.txt").read_text("utf-8"))
+    return theirs
+
+
+def test_files_join_an_index_of_graphrag_with_its_cache(
+    of_graphrag: Path, tmp_path: Path, openai: OpenAIServer
+):
+    texts = {path.name: path.read_text("utf-8") for path in (of_graphrag / "input").iterdir()}
+    folder = new_project(tmp_path / "p", NO_STORE, texts, models=models(openai))
+    with folder.open() as project:
+        report = project.import_graphrag(of_graphrag)
+        assert report.workflow == "graphrag_cache"
+        assert "has files that a chat model must read" in " ".join(report.notes)
+        assert f"set it to {of_graphrag}" in " ".join(report.notes)
+        assert not any(map(is_extraction, openai.requests))
+    folder.edit_settings(graphrag={"path": str(of_graphrag)})
+    with folder.open() as project:
+        estimates = project.forecast("graphrag_cache")
+        calls = {one.planned.step.id: one.estimate.calls for one in estimates}
+        # The index has replies about all documents but this one.
+        assert calls["extract_graph"] == (1, 1)
+        project.index("graphrag_cache")
+        assert sum(map(is_extraction, openai.requests)) == 1
+        assert len(project.table("documents", "graphrag_cache")) == 6
+        again = project.import_graphrag(of_graphrag)
+        assert {step.action for step in again.steps} == {"reused"}
+
+
+def test_a_history_of_files_beside_graphrag_ends_as_a_full_build(of_graphrag: Path, tmp_path: Path):
+    settings: Any = {"graphrag": {"path": str(of_graphrag), "files": "fast"}}
+    any_deletion = RunOptions(allow_deletes=True)
+    nights: list[dict[str, str | None]] = [
+        {"new.txt": NEW["new.txt"], "harbour.txt": "Otto Brun sold the Harrow Light."},
+        {"harbour.txt": None, "new.txt": "Mira Vale left Tessing Town."},
+        {"new.txt": None, "book.txt": "Ida Vale sold the Tide Book.", "lamp.txt": LAMP},
+    ]
+    folder, files = new_project(tmp_path / "p", NO_STORE, {}, **settings), dict[str, str]()
+    with folder.open() as project:
+        project.import_graphrag(of_graphrag)
+        before = len(project.table("community_reports", "graphrag_cache"))
+    for night in nights:
+        for name, text in night.items():
+            if text is None:
+                folder.delete(name)
+                del files[name]
+            else:
+                folder.write(name, text)
+                files[name] = text
+        with folder.open() as project:
+            project.index("graphrag_cache", options=any_deletion)
+    full = new_project(tmp_path / "full", NO_STORE, files, **settings)
+    with folder.open() as project, full.open() as fresh:
+        fresh.index("graphrag_cache")
+        assert table_hashes(project, "graphrag_cache") == table_hashes(fresh, "graphrag_cache")
+        claims = project.table("covariates", "graphrag_cache")
+        units = project.table("text_units", "graphrag_cache")
+        assert set(claims["text_unit_id"]) <= set(units["id"])
+        # A report stays as long as its community has the same members.
+        assert 0 < len(project.table("community_reports", "graphrag_cache")) <= before
+
+
+def test_a_project_with_the_tables_alone_goes_on_with_them(of_graphrag: Path, tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, {})
+    with folder.open() as project:
+        project.import_graphrag(of_graphrag, "graphrag")
+        report = project.import_graphrag(of_graphrag)
+    assert report.workflow == "graphrag"
+    assert "--workflow graphrag_cache takes them" in report.notes[0]
+
+
+def test_replies_to_another_prompt_are_told(of_graphrag: Path, tmp_path: Path):
+    theirs = Path(shutil.copytree(of_graphrag, tmp_path / "theirs"))
+    (theirs / "prompts" / "extract_graph.txt").write_text("{input_text}", "utf-8")
+    folder = new_project(tmp_path / "p", NO_STORE, {})
+    with folder.open() as project:
+        report = project.import_graphrag(theirs)
+    assert report.workflow == "graphrag"
+    assert "not taken: 14 replies" in report.notes[0]

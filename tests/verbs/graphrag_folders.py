@@ -1,5 +1,6 @@
 """Folders as versions of Microsoft GraphRAG write them, of one small corpus."""
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.documents.graphrag_cache import open_cache
+
+INDEX = Path(__file__).parent / "graphrag_3_3_0.zip"
+"""A project of GraphRAG 3.3.0 with its cache; make_graphrag_index.py makes it."""
 Tables = dict[str, list[dict[str, Any]]]
 
 TEXT = "title: lamp.txt.\nAda Holm built the Lamp."
@@ -148,3 +153,18 @@ def write(folder: Path, tables: Tables) -> Path:
     for name, rows in tables.items():
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
     return folder
+
+
+def unpack(folder: Path) -> Path:
+    """Return the project of GraphRAG, with its cache, in a folder."""
+    with zipfile.ZipFile(INDEX) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def remove_replies(folder: Path, passage: str) -> None:
+    """Remove the replies about a passage of the project from its cache."""
+    cache = open_cache(folder)
+    assert cache is not None
+    for reply in cache.replies_about(passage):
+        (cache.folder / "extract_graph" / reply.name).unlink()

@@ -47,7 +47,7 @@ from pipeline.text.tokens import tokenizer
 from tests.query.memory_stores import LetterEmbedding
 from tests.slices import called_in_slices
 from tests.talking import converse
-from tests.verbs.graphrag_folders import version_3, write
+from tests.verbs.graphrag_folders import unpack, version_3, write
 from tests.verbs.lightrag_folders import INDEX
 
 CORPUS = {
@@ -69,6 +69,7 @@ OWNERS = (
 )
 CHAIN: dict[str, dict[str, str]] = {
     "read_graphrag": {},
+    "read_graphrag_cache": {},
     "read_lightrag": {},
     "load_documents": {},
     "join_documents": {},
@@ -136,6 +137,17 @@ RENAMED = {
     "extend_communities": {"communities": "extended_communities", "nodes": "extended_nodes"},
     "keep_reports": {"community_reports": "kept_reports"},
     "report_new_communities": {"community_reports": "other_reports"},
+    "read_graphrag_cache": {
+        name: f"cached_{name}"
+        for name in (
+            "documents",
+            "text_units",
+            "extractions",
+            "imported_communities",
+            "imported_reports",
+            "imported_claims",
+        )
+    },
     "read_lightrag": {
         "documents": "imported_documents",
         "text_units": "imported_text_units",
@@ -163,6 +175,7 @@ KEEPERS = (
 MASTER_DATA = "id,name,aliases\nm1,Ida Brun,Brun;Skarrow\nm2,Ada Holm,Brun;Quill Fair\n"
 FILES = {
     "read_graphrag": "graphrag",
+    "read_graphrag_cache": "graphrag_cache",
     "read_lightrag": "lightrag",
     "load_documents": "corpus",
     "join_documents": "owners.csv",
@@ -306,6 +319,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entry = "keys.csv: {kind: entities}\n"
     (root / FILES["read_table"] / "tables.yaml").write_text(entry, encoding="utf-8")
     write(root / FILES["read_graphrag"], version_3())
+    unpack(root / FILES["read_graphrag_cache"])
     shutil.copytree(INDEX, root / FILES["read_lightrag"])
     return root
 
