@@ -20,7 +20,7 @@ def list_of(value: pa.DataType) -> pa.DataType:
 
 VECTOR = list_of(pa.float32())
 ROWS_FOR_THREADS = 2_000
-"""From this number of rows on, Arrow may use several threads. Starting them takes longer than the
+"""The number of rows from which on Arrow may use several threads. Starting them takes longer than the
 conversion of a small table."""
 
 
