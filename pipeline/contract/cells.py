@@ -20,8 +20,10 @@ def list_of(value: pa.DataType) -> pa.DataType:
 
 VECTOR = list_of(pa.float32())
 ROWS_FOR_THREADS = 2_000
-"""The number of rows from which on Arrow may use several threads. Starting them takes longer than the
-conversion of a small table."""
+"""The number of rows from which on Arrow may use several threads.
+
+Starting them takes longer than the conversion of a small table.
+"""
 
 
 def as_frame(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:

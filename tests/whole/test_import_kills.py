@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from pipeline.project import Project
 from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of
 from tests.sizes import size
 from tests.states import table_hashes
-from tests.verbs.graphrag_folders import village, write
+from tests.verbs.graphrag_folders import unpack, village, write
 from tests.verbs.lightrag_folders import INDEX, edit_graph
 from tests.whole.moments import PROCESSES
 
@@ -132,6 +133,64 @@ def test_three_nights_after_an_import_of_graphrag_equal_a_full_build(tmp_path: P
                 reports = project.table("community_reports", "graphrag")
             assert len(reports) == len(night)
         assert tables_of(folder) == tables_of(full)
+
+
+FIRST_FILES = {"kept.txt": "Otto Brun left Tessing Town.", "lamp.txt": "Ada Holm sold the Lamp."}
+PEOPLE = ("Ada Holm", "Otto Brun", "Ida Vale", "Mira Quill")
+
+
+def edit_files(files: dict[str, str], draw: Random) -> None:
+    """Add, edit and delete two files; some have the names of documents of the index."""
+    for name in draw.sample(["lamp.txt", "harbour.txt", "new.txt", "more.txt"], 2):
+        if name in files and draw.random() < 0.5:
+            del files[name]
+        else:
+            files[name] = f"{draw.choice(PEOPLE)} met {draw.choice(PEOPLE)} in Harrow Light."
+
+
+@pytest.mark.parametrize("kind", ["lightrag", "graphrag"])
+def test_an_index_that_was_imported_goes_on_for_nights(
+    kind: str, theirs: Path, tmp_path: Path, postgres_url: str
+):
+    index, workflow = theirs, "lightrag"
+    if kind == "graphrag":
+        index, workflow = unpack(tmp_path / "graphrag"), "graphrag_cache"
+    settings: dict[str, Any] = {"files": "fast"}
+    if kind == "graphrag":
+        settings["path"] = str(index)
+    files = dict(FIRST_FILES)
+    folder = new_project(tmp_path / "nightly", postgres_url, files, **{kind: settings})
+    # Both imports write more than twice as many files.
+    arguments = (str(folder.root), str(index), 20, kind)
+    process = PROCESSES.Process(target=import_and_die, args=arguments)
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    with folder.open() as project:
+        import_index = getattr(project, f"import_{kind}")
+        assert import_index(index).totals()["calls"] == 0
+        again = import_index(index)
+        assert {step.action for step in again.steps} == {"reused"}
+        project.load(workflow)
+        assert project.verify(workflow).problems == ()
+    draw = Random(35)
+    for number in range(size(2, 10)):
+        edit_files(files, draw)
+        for path in (folder.root / "data" / "input").iterdir():
+            path.unlink()
+        for name, text in files.items():
+            folder.write(name, text)
+        with folder.open() as project:
+            project.run(workflow, options=RunOptions(allow_deletes=True))
+            assert project.verify(workflow).problems == ()
+            after = table_hashes(project, workflow)
+            if kind == "graphrag":
+                assert len(project.table("community_reports", workflow))
+                assert len(project.table("covariates", workflow))
+        full = new_project(tmp_path / f"full{number}", NO_STORE, files, **{kind: settings})
+        with full.open() as project:
+            getattr(project, f"import_{kind}")(index)
+            assert table_hashes(project, workflow) == after
 
 
 def tables_of(folder: ProjectFolder) -> dict[str, str]:
