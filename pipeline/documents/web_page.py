@@ -24,6 +24,8 @@ ARCHIVED = frozenset({".mhtml", ".mht"})
 _FORM = 1
 """Raise this number when the same page gives another text."""
 _PAGES = ("text/html", "application/xhtml+xml")
+_MAIN = "main, [role=main]"
+"""The selector of the main part of a page."""
 _NEVER_ARTICLE = (
     "nav", "dialog", "template", "noscript", "[role=navigation]", "[role=banner]",
     "[role=contentinfo]", "[role=search]", "[role=dialog]", "[role=alertdialog]", "[role=menu]",
@@ -133,13 +135,16 @@ def _title_of(page: Any, path: Path) -> str:
 
 
 def _take_out(page: Any) -> None:
-    """Take the elements that are no part of an article out of the page."""
+    """Take the elements that are no part of an article out of the page.
+
+    One with the main part of the page in it stays, whatever it is called.
+    """
     unwanted = list(page.select(", ".join(_NEVER_ARTICLE)))
     for selector, within in _PART_WITHIN.items():
         unwanted += [found for found in page.select(selector) if not found.find_parent(within)]
     unwanted += page.find_all(_is_banner)
     for element in unwanted:
-        if not element.decomposed:
+        if not element.decomposed and element.select_one(_MAIN) is None:
             element.decompose()
 
 
@@ -157,7 +162,7 @@ def _is_banner(element: Any) -> bool:
 
 def _main_element(page: Any) -> Any:
     """Return the element with the main part of a page, or else the page."""
-    found = page.select("main, [role=main]")
+    found = page.select(_MAIN)
     if not found:
         articles = page.select("article, [role=article]")
         # Those within an article are comments on it.

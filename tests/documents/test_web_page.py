@@ -80,6 +80,7 @@ def test_the_whole_page_is_read_where_no_article_is_wanted(tmp_path: Path):
         ("<article>One of two.</article><article>Two of two.</article>", ["One of", "Two of"]),
         ("<main></main><p>A page whose main part stands elsewhere.</p>", ["elsewhere"]),
         ("<div class='cookie-bar'><h1>Cookies</h1><main>Bake them.</main></div>", ["Bake them"]),
+        ("<div role='banner'><main>In a banner.</main></div>", ["In a banner"]),
         ("<main>One.<article>A comment.</article></main>", ["One.", "A comment."]),
     ],
 )

@@ -108,6 +108,12 @@ def test_the_settings_that_are_delivered_are_valid(tmp_path: Path):
     read_settings(write(tmp_path, delivered.read_text(encoding="utf-8")))
 
 
+def test_a_new_project_reads_articles_and_one_without_the_line_whole_pages(project: Path):
+    delivered = (Path(__file__).parents[2] / "settings.yaml").read_text(encoding="utf-8")
+    assert read_settings(write(project, delivered)).input.web_pages == "article"
+    assert read_settings(write(project, "input: {}")).input.web_pages == "whole"
+
+
 @pytest.mark.parametrize(
     ("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top"
 )
