@@ -168,7 +168,7 @@ def test_an_index_that_was_imported_goes_on_for_nights(
     assert process.exitcode == -signal.SIGKILL
     with folder.open() as project:
         import_index = getattr(project, f"import_{kind}")
-        assert import_index(index).totals()["calls"] == 0
+        assert import_index(index).totals["calls"] == 0
         again = import_index(index)
         assert {step.action for step in again.steps} == {"reused"}
         project.load(workflow)
