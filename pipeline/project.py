@@ -927,9 +927,12 @@ class Project(Asking):
 
         manifest = self._manifest(workflow)
         if DOCUMENTS not in manifest.tables:
-            raise UsageError(
-                f"workflow '{manifest.workflow}': no documents yet; run 'graphmill index' first"
-            )
+            name = manifest.workflow
+            advice = f"run 'graphmill index {name}' first"
+            others = [one for one in self.snapshots.workflows() if one != name]
+            if others:
+                advice += f", or name one that has run: --workflow {' or '.join(others)}"
+            raise UsageError(f"workflow '{name}': no documents yet; {advice}")
         return list_documents(manifest, self.snapshots)
 
     def left_out_of(self, rows: Collection[str], workflow: str | None = None) -> pd.DataFrame:

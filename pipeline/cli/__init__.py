@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 from pipeline.cli import (
     ask,
@@ -34,8 +34,31 @@ from pipeline.cli import (
 from pipeline.cli.options import CutOffError, Folder, outlive_readers, print_aside
 from pipeline.errors import FAILED, Terminated, exit_code_of
 
+VALUES = {
+    "str": "TEXT", "text": "TEXT", "int": "N", "integer": "N", "int range": "N",
+    "integer range": "N", "float": "NUMBER", "float range": "NUMBER",
+}  # fmt: skip
+"""The type of an option -> what stands for its value in --help and on the page of commands."""
 
-class Commands(TyperGroup):
+
+class Group(TyperGroup):
+    """A group of commands, whose help is read by people who do not know Python's types."""
+
+    def __init__(self, **attributes: Any):
+        super().__init__(**attributes)
+        for command in self.commands.values():
+            for part in command.params:
+                if isinstance(part, TyperOption) and not part.is_flag and part.metavar is None:
+                    part.metavar = VALUES.get(part.type.name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands with their full help; typer would shorten it."""
+        rows = [(name, command.help or "") for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Commands(Group):
     """The group of all commands.
 
     It also reports Ctrl-C while a command still imports libraries, before its project is open.
@@ -45,14 +68,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            print_aside("interrupted, nothing is lost; run the same command again to go on")
+            print_aside("interrupted before it began")
             raise typer.Exit(exit_code_of(interrupt)) from None
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands with their full help; typer would shorten it."""
-        rows = [(name, command.help or "") for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
 
 app = typer.Typer(
@@ -77,32 +94,40 @@ for command in COMMANDS:
     app.command()(command)
 app.command("eval")(evaluate.evaluate)
 
-stores_app = typer.Typer(help="The embedded database.", no_args_is_help=True)
+stores_app = typer.Typer(cls=Group, help="The embedded database.", no_args_is_help=True)
 stores_app.command()(databases.url)
 stores_app.command()(databases.psql)
 stores_app.command()(databases.stop)
 app.add_typer(stores_app, name="stores")
 
-workspace_app = typer.Typer(help="The workspaces of the databases.", no_args_is_help=True)
+workspace_app = typer.Typer(
+    cls=Group, help="The workspaces of the databases.", no_args_is_help=True
+)
 workspace_app.command("list")(maintain.list_workspaces)
 workspace_app.command("drop")(maintain.drop_workspace)
 app.add_typer(workspace_app, name="workspace")
-resolutions_app = typer.Typer(help="Which names are one entity.", no_args_is_help=True)
+resolutions_app = typer.Typer(cls=Group, help="Which names are one entity.", no_args_is_help=True)
 resolutions_app.command("list")(resolutions.list_resolutions)
 resolutions_app.command("pin")(resolutions.pin)
 resolutions_app.command("undo")(resolutions.undo)
 app.add_typer(resolutions_app, name="resolutions")
-corrections_app = typer.Typer(help="What people decide about the graph.", no_args_is_help=True)
+corrections_app = typer.Typer(
+    cls=Group, help="What people decide about the graph.", no_args_is_help=True
+)
 corrections_app.command("list")(corrections.list_corrections)
 corrections_app.command("add")(corrections.add)
 corrections_app.command("undo")(corrections.undo)
 corrections_app.command("apply")(corrections.apply)
 corrections_app.command("suspects")(corrections.suspects)
 app.add_typer(corrections_app, name="corrections")
-ontology_app = typer.Typer(help="The types that the graph may have.", no_args_is_help=True)
+ontology_app = typer.Typer(
+    cls=Group, help="The types that the graph may have.", no_args_is_help=True
+)
 ontology_app.command()(ontology.adopt)
 app.add_typer(ontology_app, name="ontology")
-import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
+import_app = typer.Typer(
+    cls=Group, help="What other tools have built, as tables.", no_args_is_help=True
+)
 import_app.command("graphrag")(maintain.import_graphrag)
 import_app.command("lightrag")(maintain.import_lightrag)
 import_app.command("ontology")(ontology.import_ontology)
@@ -121,7 +146,9 @@ def _print_version(wanted: bool) -> None:
 
 Version = Annotated[
     bool,
-    typer.Option("--version", callback=_print_version, is_eager=True, help="Show it and exit."),
+    typer.Option(
+        "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+    ),
 ]
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 
 BROKEN_OFF = "broken off"
+NOT_SERVED = "stopped before it served anything"
+"""The message after Ctrl-C of a server that is still starting."""
 FEW_CALLS = 2
 """Calls of a usual question: one for keywords, one for the answer. Only more are announced."""
 
@@ -252,7 +254,7 @@ def serve(
 ) -> None:  # fmt: skip
     """Answer questions over HTTP: /query, /query/stream, /query/data, /health, /docs; and a page at
     /."""
-    with open_project(context, folder, overrides) as project:
+    with open_project(context, folder, overrides, stopped=NOT_SERVED) as project:
         with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
             from pipeline.serve.start import serve as serve_project
         code = serve_project(project, host, port, no_key, workers)
@@ -267,7 +269,8 @@ def ui(
     folder: Folder = None, overrides: Overrides = None,
 ) -> None:  # fmt: skip
     """Open a page in this machine's browser: ask, look at the graph, at documents and at runs."""
-    with open_project(context, folder, [*(overrides or []), "serve.page=true"]) as project:
+    with_page = [*(overrides or []), "serve.page=true"]
+    with open_project(context, folder, with_page, stopped=NOT_SERVED) as project:
         with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
             from pipeline.serve.browser import show
         code = show(project, port, browser)
@@ -283,7 +286,7 @@ def mcp(
 ) -> None:  # fmt: skip
     """Offer tools for assistants by the Model Context Protocol: query_data, and query if there is a
     chat model."""
-    with open_project(context, folder, overrides) as project:
+    with open_project(context, folder, overrides, stopped=NOT_SERVED) as project:
         with extra("mcp", "mcp", "uvicorn"):
             from pipeline.serve.mcp import serve_http, serve_stdio
         if workers > 1 and not http:

@@ -11,6 +11,8 @@ import typer
 
 from pipeline.cli.console import print_bill, print_forecast, print_report
 from pipeline.cli.options import (
+    STOPPED,
+    STOPPED_LOOKING,
     Folder,
     Json,
     Log,
@@ -71,10 +73,10 @@ MemoryProfile = Annotated[
     bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")
 ]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")
+    bool, typer.Option("--replace", help="Load also where the workspace shows another workflow.")
 ]
 ReEmbed = Annotated[
-    bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")
+    bool, typer.Option("--re-embed", help="Load also where its vectors are another model's.")
 ]
 Page = Annotated[
     Path | None,
@@ -94,9 +96,10 @@ Manifest = Annotated[
 
 
 def init(
-    context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None,
+    context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR",
+        help="The folder to make; else this one.")] = None,
     workflow: Annotated[str | None, typer.Option(metavar="NAME",
-        help="Runs when none is named; else 'fast'.")] = None,
+        help="The workflow that runs when none is named; else 'fast'.")] = None,
     sample: Annotated[bool, typer.Option("--sample",
         help="With documents to try it on, and questions.")] = False,
     nightly: Annotated[bool, typer.Option("--nightly",
@@ -141,7 +144,9 @@ def plan(
         help="Convert N of the files that are not converted, and estimate the others.")] = None,
 ) -> None:  # fmt: skip
     """Say per step what it would do and why, and what that would cost. No network is used."""
-    with open_project(context, folder, overrides, as_json) as project:
+    # A plan by a sample keeps the files that it has converted.
+    stopped = STOPPED_LOOKING if sample is None else STOPPED
+    with open_project(context, folder, overrides, as_json, stopped) as project:
         selection = _selection(start, only, skip, force)
         if sample is None:
             show_plan(project, name, project.forecast(name, selection), selection, as_json)
@@ -155,7 +160,7 @@ def convert(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Convert files such as PDF without a run and without a model. A plan is exact then."""
-    with open_project(context, folder, overrides, as_json) as project:
+    with open_project(context, folder, overrides, as_json, STOPPED) as project:
         report = project.convert(name)
     if as_json:
         print_json(report.to_json())
@@ -194,6 +199,7 @@ def show_plan(
     notes = _plan_notes(forecasts, refusal, counts, project.runs.reports())
     sizes = project.view_sizes(workflow)
     notes += [rest.in_words()] if rest else []
+    notes += _notes_on_unset_models(project, forecasts)
     notes += trades
     notes += [f"the last run: {note}" for note in health_notes]
     if layout_note := project.note_on_layout(name):
@@ -214,6 +220,20 @@ def show_plan(
     by_sample = {"by_sample": rest.to_json()} if rest else {}
     bill = {"estimate": sums, **by_sample, "documents": counts, "views": views}
     print_json({**report.to_json(), **bill})
+
+
+def _notes_on_unset_models(project: "Project", forecasts: "list[Forecast]") -> list[str]:
+    """Return a note on each chat model that the run would ask, and that has no key or address."""
+    names: dict[str, None] = {}
+    for entry in forecasts:
+        if entry.estimate.calls[1]:
+            names |= dict.fromkeys(project.resources.chat_names(entry.planned.step))
+    return [
+        f"models.chat.{name}: no api_key and no base_url, so a run would be refused; 'graphmill"
+        " doctor' says what to set"
+        for name in names
+        if not project.settings.models.chat[name].configured
+    ]
 
 
 def _plan_notes(

@@ -21,6 +21,7 @@ ORDER = (
     "statements", "attributes", "nodes", "edges", "communities",
     "inserted", "updated", "deleted", "unchanged",
 )  # fmt: skip
+STEP_HEADER = f"{'step':<22} action"
 BILL_HEADER = (
     f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19}"
     f" {'tokens out':>19}  {'cost':<19} expected"
@@ -97,13 +98,18 @@ def print_forecast(
     forecasts: "list[Forecast]", totals: Mapping[str, Any], notes: Iterable[str]
 ) -> None:
     """Print a line for each step, the sums, and notes about the run."""
-    print(BILL_HEADER)
+    # Without a call to come the columns of the bill would be empty.
+    asks = any(entry.estimate.rows or entry.estimate.calls[1] for entry in forecasts)
+    print(BILL_HEADER if asks else STEP_HEADER)
     for entry in forecasts:
         planned, estimate = entry.planned, entry.estimate
         action = f"{planned.action}: {planned.reason}" if planned.reason else planned.action
         bill = _bill(asdict(estimate)) if estimate.rows or estimate.calls[1] else ""
         print(f"{planned.step.id:<22} {action:<14} {bill}".rstrip())
-    print(f"{'all':<22} {'':<14} {_bill(totals)}")
+    if asks:
+        print(f"{'all':<22} {'':<14} {_bill(totals)}")
+    else:
+        print("all: no model is asked, cost 0")
     print_notes(notes)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from pipeline.cli.build import MaxCost, MaxTokens
 from pipeline.cli.options import (
+    STOPPED,
     Folder,
     Json,
     Overrides,
@@ -116,7 +117,7 @@ def evaluate(
     of_answers = {"--model": model, "--judge": judge, "--plan": only_plan, **limits}
     of_retrieval = {"--k": ks, "--budget": budget}
     _refuse_options(of_retrieval if answers else of_answers, answers)
-    with open_project(context, folder, overrides, as_json) as project:
+    with open_project(context, folder, overrides, as_json, STOPPED) as project:
         from pipeline.evaluation.results import read_evaluation
 
         if output is not None:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     from pipeline.runs.nights import Night
 
-NO_RUN = "no run yet; graphmill run makes one"
+NO_RUN = "no run yet; 'graphmill run' makes one"
+NOT_BEGUN = "did not begin"
+"""The outcome of a run that failed before its first step, for people."""
 Part = Annotated[
     str | None,
     typer.Argument(metavar="PART", help="Only those with this in their source or title."),
@@ -137,7 +139,11 @@ def _print_run(report: Mapping[str, Any]) -> None:
     entry = RunEntry.of(report)
     took = f", took {span(entry.seconds)}" if entry.seconds is not None else ""
     ended = f", ended {span(_since(entry.ended))} ago" if entry.ended else ""
-    print(f"{_run_title(entry.run_id, entry.workflow)}: began {moment(entry.began)}{took}{ended}")
+    title = _run_title(entry.run_id, entry.workflow)
+    if entry.did_not_begin:
+        print(f"{title}: {moment(entry.began)}{ended}: {NOT_BEGUN}: {entry.message}")
+        return
+    print(f"{title}: began {moment(entry.began)}{took}{ended}")
     # A report of another version may have further fields.
     known = {field.name for field in fields(StepReport)}
     for step in report["steps"]:
@@ -170,9 +176,9 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
         f" {'cost':>10} {'rejects':>7} {'decided':>7}  tables"
     )
     for entry in entries:
-        took = "" if entry.seconds is None else span(entry.seconds)
+        took = "" if entry.seconds is None or entry.did_not_begin else span(entry.seconds)
         cost = "no price" if entry.cost is None else f"{entry.cost:.4f}"
-        outcome = entry.outcome.replace("_", " ")
+        outcome = NOT_BEGUN if entry.did_not_begin else entry.outcome.replace("_", " ")
         if entry.manifest == entry.run_id:
             tables = "new"
         else:

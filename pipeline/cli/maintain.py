@@ -184,7 +184,7 @@ def _workspace_row(store: str, name: str, live: "Live", owner: str) -> dict[str,
 def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a line for each workspace of each store."""
     if not rows:
-        print("no workspace yet; graphmill run makes one")
+        print("no workspace yet; 'graphmill run' makes one")
         return
     print(
         f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}}"

@@ -135,11 +135,16 @@ def outlive_terminal() -> Iterator[None]:
 
 
 STOPPED = "stopped; everything computed is kept: run the same command again to go on"
+"""The message after Ctrl-C of a command that goes on where it was stopped."""
+STOPPED_LOOKING = "stopped: run the same command again"
+"""That of a command which computes nothing for a later one."""
 
-Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="The project's folder.")]
+Folder = Annotated[
+    Path | None, typer.Option("-C", metavar="DIR", help="The project's folder; else this one.")
+]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value."),
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting for this command: a.b.c=value."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object, or list, on stdout.")]
 
@@ -163,7 +168,9 @@ ShownToo = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help
 TakeOver = Annotated[
     list[str] | None,
     typer.Option(
-        "--take-over", metavar="OWNER", help="Also where it is this owner's; its rows are deleted."
+        "--take-over",
+        metavar="OWNER",
+        help="Go on though it is this owner's; its rows are deleted.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -181,7 +188,7 @@ def open_project(
     folder: Path | None,
     overrides: list[str] | None,
     as_json: bool = False,
-    stopped: str = STOPPED,
+    stopped: str = STOPPED_LOOKING,
 ) -> Iterator["Project"]:
     """Open the project of a command; errors inside are reported as by ``report_errors``."""
     root = find_root(context, folder)

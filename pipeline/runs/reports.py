@@ -78,6 +78,7 @@ class RunEntry:
       ended; "" if none are.
     - ``cost`` is None if a model has no price.
     - ``rows_written`` counts the rows that its load has inserted, changed or deleted in the stores.
+    - ``did_not_begin``: it failed before its first step, as a run does that is refused.
     """
 
     run_id: str
@@ -95,6 +96,7 @@ class RunEntry:
     output_tokens: int = 0
     rows_written: int = 0
     decided: int = 0
+    did_not_begin: bool = False
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RunEntry":
@@ -114,6 +116,9 @@ class RunEntry:
             output_tokens=totals["output_tokens"], rows_written=rows_written(report["load"]),
             # Reports of earlier versions count it among the rejects.
             decided=totals.get("decided", 0),
+            did_not_begin=(
+                report["outcome"] == "failed" and not report["steps"] and not report["load"]
+            ),
         )  # fmt: skip
 
     @property

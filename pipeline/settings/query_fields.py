@@ -265,7 +265,7 @@ class QueryFields:
     only_need_context: Annotated[
         bool,
         Description(
-            help="No answer.",
+            help="Show the evidence alone.",
             page="stop before the answer; the result is the evidence",
             also="--context-only",
             off="--no-context-only",
@@ -274,7 +274,7 @@ class QueryFields:
     only_need_prompt: Annotated[
         bool,
         Description(
-            help="No answer.",
+            help="Show the prompt alone.",
             page="stop before the answer; the result is the prompt",
             also="--prompt-only",
             off="--no-prompt-only",

@@ -98,6 +98,13 @@ def test_usage(folder: ProjectFolder, openai: OpenAIServer):
     assert len(folder.invoke("usage", "--run", "2001").stdout.splitlines()) == 1
 
 
+def test_a_plan_says_that_the_chat_model_is_not_set(tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE)
+    (note,) = [line for line in folder.invoke("plan").stdout.splitlines() if "models.chat" in line]
+    assert note.startswith("note: models.chat.default: no api_key and no base_url, so a run would")
+    assert "models.chat" not in folder.invoke("plan", "fast").stdout
+
+
 def test_usage_by_something_else(folder: ProjectFolder):
     done = folder.invoke("usage", "--by", "moon", "--json")
     assert (done.exit_code, done.json["outcome"]) == (2, "failed")
@@ -192,7 +199,8 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     assert {step["action"] for step in after["steps"]} == {"reuse"}
     assert after["estimate"]["calls"] == after["estimate"]["input_tokens"] == [0, 0]
     assert after["estimate"]["seconds"] == [0, 0]
-    assert folder.invoke("plan").stdout.splitlines()[-1].split()[:3] == ["all", "0", "0"]
+    shown = folder.invoke("plan").stdout.splitlines()
+    assert (shown[0].split(), shown[-1]) == (["step", "action"], "all: no model is asked, cost 0")
     folder.write("more.txt", "Idra Senn endowed the Harbour of Quill.")
     again = folder.invoke("plan", "--json").json
     least, most = again["steps"][STEPS.index("extract_graph")]["estimate"]["seconds"]

@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 
 
 def test_status_begins_with_which_run_it_was_and_when(folder: ProjectFolder):
-    assert "no run yet; graphmill run makes one" in folder.invoke("status").stdout
+    assert "no run yet; 'graphmill run' makes one" in folder.invoke("status").stdout
     report = folder.invoke("index", "--json").json
     first, *rest = folder.invoke("status").stdout.splitlines()
     began = f"{report['run_id'][:4]}-{report['run_id'][4:6]}-{report['run_id'][6:8]} "
@@ -50,7 +50,10 @@ def test_a_run_that_never_began_hides_no_other(folder: ProjectFolder):
     assert [(entry["workflow"], entry["outcome"], bool(entry["manifest"])) for entry in entries] == [  # noqa: E501
         ("index", "failed", False), ("fast", "completed", True),
     ]  # fmt: skip
+    assert [entry["did_not_begin"] for entry in entries] == [True, False]
     assert entries[1]["seconds"] >= 0
+    assert "did not begin: models.chat.default: no api_key and no base_url" in shown[0]
+    assert " index          did not begin " in folder.invoke("runs").stdout.splitlines()[1]
 
 
 def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIServer):
@@ -85,9 +88,9 @@ def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIS
 def test_before_the_first_run_each_says_what_makes_one(tmp_path: Path):
     folder = new_project(tmp_path / "p", "embedded")
     for command in ("status", "runs"):
-        assert folder.invoke(command) == Invoked(0, "no run yet; graphmill run makes one\n", "")
+        assert folder.invoke(command) == Invoked(0, "no run yet; 'graphmill run' makes one\n", "")
     assert folder.invoke("workspace", "list") == Invoked(
-        0, "no workspace yet; graphmill run makes one\n", ""
+        0, "no workspace yet; 'graphmill run' makes one\n", ""
     )
     assert folder.invoke("usage") == Invoked(0, "no call of a model is known\n", "")
     assert [folder.invoke(*command, "--json").json for command in (("runs",), ("workspace", "list"), ("usage",))] == [  # noqa: E501
@@ -131,6 +134,14 @@ def test_a_refused_run_does_not_hide_one_that_was_killed(folder: ProjectFolder):
     ]
     assert f"run {killed}, workflow fast: killed" in shown[0]
     assert done in shown[-1]
+
+
+def test_without_documents_of_a_workflow_others_that_have_run_are_named(folder: ProjectFolder):
+    told = folder.invoke_refused("documents")
+    assert told.endswith("'fast': no documents yet; run 'graphmill index fast' first\n")
+    folder.invoke("index", "fast")
+    told = folder.invoke_refused("documents", "--workflow", "index")
+    assert "run 'graphmill index index' first, or name one that has run: --workflow fast" in told
 
 
 def test_documents_that_the_workspace_shows_are_not_new(folder: ProjectFolder):

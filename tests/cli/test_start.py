@@ -1,6 +1,7 @@
 """What commands import: --help and status nothing that takes time, the others what they use."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from pipeline.cli import COMMANDS, app
 from pipeline.project import Project
@@ -90,6 +92,18 @@ def test_help_says_all_that_a_command_says_of_itself():
     assert "..." not in words.replace("[ARGS]...", "")
     for command in COMMANDS:
         assert " ".join((command.__doc__ or "").split()) in words
+
+
+def test_help_of_a_group_says_all_that_its_commands_say_of_themselves():
+    words = " ".join(CliRunner().invoke(app, ["corrections", "--help"]).stdout.split())
+    assert "no source is read anew, and no model is asked." in words
+
+
+def test_help_names_values_in_words():
+    for command in ("tune", "query"):
+        said = CliRunner().invoke(app, [command, "--help"]).stdout
+        assert re.findall(r"<(?:str|int|float)[ \w]*>", said) == []
+        assert "--model TEXT" in said
 
 
 def test_one_option_has_one_meaning():

@@ -10,7 +10,8 @@ import pytest
 
 from pipeline.cli import build
 from pipeline.errors import Terminated
-from tests.projects import ProjectFolder, new_project
+from pipeline.serve import browser
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.sizes import size
 
@@ -56,6 +57,16 @@ def test_a_question_that_is_broken_off(tmp_path: Path, postgres_url: str, openai
     assert (said + rest).endswith("\n")
 
 
+def test_a_server_that_is_stopped_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(browser, "show", interrupted)
+    done = new_project(tmp_path / "p", NO_STORE).invoke("ui")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "graphmill: stopped before it served anything\n"
+
+
 @pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
 def test_stopped_before_the_project_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException], code: int
@@ -66,7 +77,4 @@ def test_stopped_before_the_project_is_open(
     monkeypatch.setattr(build, "_selection", interrupted)  # where a command begins to import
     done = ProjectFolder(tmp_path).invoke("run", "index")
     assert (done.exit_code, done.stdout) == (code, "")
-    assert (
-        done.stderr
-        == "graphmill: interrupted, nothing is lost; run the same command again to go on\n"
-    )
+    assert done.stderr == "graphmill: interrupted before it began\n"
