@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 BROKEN_OFF = "broken off"
-NOT_SERVED = "stopped before it served anything"
-"""The message after Ctrl-C of a server that is still starting."""
+NOT_SERVED = "stopped serving"
+"""The message after Ctrl-C of a server, also of one that is still starting."""
 FEW_CALLS = 2
 """Calls of a usual question: one for keywords, one for the answer. Only more are announced."""
 

@@ -137,7 +137,7 @@ def outlive_terminal() -> Iterator[None]:
 STOPPED = "stopped; everything computed is kept: run the same command again to go on"
 """The message after Ctrl-C of a command that goes on where it was stopped."""
 STOPPED_LOOKING = "stopped: run the same command again"
-"""That of a command which computes nothing for a later one."""
+"""The message of a command that computes nothing for a later one."""
 
 Folder = Annotated[
     Path | None, typer.Option("-C", metavar="DIR", help="The project's folder; else this one.")

@@ -64,7 +64,7 @@ def test_a_server_that_is_stopped_while_it_starts(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(browser, "show", interrupted)
     done = new_project(tmp_path / "p", NO_STORE).invoke("ui")
     assert (done.exit_code, done.stdout) == (130, "")
-    assert done.stderr == "graphmill: stopped before it served anything\n"
+    assert done.stderr == "graphmill: stopped serving\n"
 
 
 @pytest.mark.parametrize(("interrupt", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
