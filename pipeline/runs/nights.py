@@ -134,7 +134,7 @@ def _find_run(known: Sequence[str], run: str | None) -> str:
     match.
     """
     if not known:
-        raise UsageError("no run yet; graphmill run makes one")
+        raise UsageError("no run yet; 'graphmill run' makes one")
     if run is None:
         return known[0]
     named = [run] if run in known else [id for id in known if id.startswith(run)]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +89,11 @@ def test_no_error_shows_a_key(url: str):
 def test_a_key_may_have_the_line_end_of_its_file(url: str):
     with Client(url, f"{KEY}\n") as client:
         assert client.query_data(QUESTION, mode="naive").chunks
+
+
+def test_the_code_on_the_page_runs(url: str, capsys: pytest.CaptureFixture[str]):
+    page = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    code = code.replace("http://127.0.0.1:8020", url).replace("THE-KEY", KEY)
+    exec(compile(code, "docs/frameworks.md", "exec"), {})
+    assert "institute.txt" in capsys.readouterr().out
