@@ -141,7 +141,7 @@ def _print_run(report: Mapping[str, Any]) -> None:
     ended = f", ended {span(_since(entry.ended))} ago" if entry.ended else ""
     title = _run_title(entry.run_id, entry.workflow)
     if entry.did_not_begin:
-        print(f"{title}: {moment(entry.began)}{ended}: {NOT_BEGUN}: {entry.message}")
+        print(f"{title}: tried {moment(entry.began)}; {NOT_BEGUN}: {entry.message}")
         return
     print(f"{title}: began {moment(entry.began)}{took}{ended}")
     # A report of another version may have further fields.
