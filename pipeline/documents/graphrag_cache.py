@@ -68,8 +68,8 @@ class GraphragCache:
     def replies_about(self, passage: str) -> list[Reply]:
         """Return the first reply about a passage and those to further questions, in their order.
 
-        The list is empty if the first reply is not there. Raises DataError for a damaged reply and
-        for a prompt that GraphRAG could not fill in.
+        The list is empty if the first reply is not there, or is damaged. Raises DataError for a
+        reply that may not be read, and for a prompt that GraphRAG could not fill in.
         """
         messages: list[Message] = [_question(self._first_question(passage))]
         reply = self._find(messages)
@@ -108,17 +108,16 @@ class GraphragCache:
         name = name_of_reply(messages)
         path = self.folder / STEP / name
         try:
-            written = path.read_text(encoding="utf-8")
+            written = path.read_bytes()
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise DataError(f"{path}: {error}; allow reading it, or remove it") from error
         try:
             return Reply(name, str(json.loads(written)["result"]["response"]["content"] or ""))
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise DataError(
-                f"{path}: no reply of GraphRAG {VERSION}; remove it, and let GraphRAG index again"
-            ) from error
+        except (ValueError, LookupError, TypeError, RecursionError):
+            # A process that was killed leaves half a file; GraphRAG, too, takes it for none.
+            return None
 
 
 def _question(text: str) -> Message:

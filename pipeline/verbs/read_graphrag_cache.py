@@ -137,7 +137,7 @@ def _finished(
     for theirs, row in documents.items():
         if theirs in lacking:
             message = (
-                f"{counted(lacking[theirs], 'passage')} without a reply in"
+                f"{counted(lacking[theirs], 'passage')} without a whole reply in"
                 f" cache/{STEP}; put its file into the input folder, and the next run reads it"
             )
             rejects.add_part(row["source"], "row", "unfinished", message)
@@ -187,5 +187,5 @@ def _tell_other_files(
     unused = len(set(cache.list_names()) - taken)
     if unused:
         # The questions whether a passage has more to tell have replies as well.
-        message = f"{counted(unused, 'file')} not read, about no passage of the index"
+        message = f"{counted(unused, 'file')} not read, damaged or about no passage"
         rejects.add_file(f"cache/{STEP}", message)

@@ -68,7 +68,7 @@ def test_what_is_not_taken_is_told(index: Path):
     (index / "cache" / "summarize_descriptions").mkdir(exist_ok=True)
     (index / "cache" / "summarize_descriptions" / "one_v4").touch()
     rejects = read(index)["rejects"].set_index("row_id")["message"]
-    assert "1 file not read, about no passage" in rejects["cache/extract_graph"]
+    assert "1 file not read, damaged or about no passage" in rejects["cache/extract_graph"]
     assert "not read" in rejects["cache/summarize_descriptions"]
     assert not any("extract_claims" in row for row in rejects.index)
 
@@ -80,7 +80,7 @@ def test_a_document_with_a_passage_without_a_reply_is_left_out(index: Path):
     assert len(found["documents"]) == 5
     told = found["rejects"].set_index("row_id").loc["bell.txt"]
     assert told["reason"] == "unfinished"
-    assert "1 passage without a reply" in told["message"]
+    assert "1 passage without a whole reply" in told["message"]
     assert set(found["claims"]["text_unit_id"]) <= set(found["text_units"]["id"])
 
 
@@ -89,6 +89,15 @@ def damage_reply(index: Path) -> None:
     assert cache is not None
     reply = cache.replies_about(BELL)[0]
     (cache.folder / "extract_graph" / reply.name).write_text('{"result": ', "utf-8")
+
+
+def test_a_damaged_reply_is_none(index: Path):
+    damage_reply(index)
+    found = read(index)
+    assert found["rejects"].set_index("row_id").loc["bell.txt", "reason"] == "unfinished"
+    message = found["rejects"].set_index("row_id").loc["cache/extract_graph", "message"]
+    # The reply to the further question, which is made of the damaged one, is not found either.
+    assert "2 files not read, damaged" in str(message)
 
 
 def break_prompt(index: Path) -> None:
@@ -106,7 +115,6 @@ def remove_cache(index: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (damage_reply, "no reply of GraphRAG"),
         (break_prompt, "cannot be filled in"),
         (break_settings, "no readable YAML"),
         (remove_cache, "no cache of replies"),
