@@ -47,6 +47,8 @@ CHOOSE, TAKE_OVER, SUMMARIZE, JOIN = (
 """The verbs from which views are made."""
 BESIDE = (READ_TABLE, *READ_REPLIES)
 """Sources of some documents, whose tables later steps read too."""
+OF_ALL = "imported_reports"
+"""The output of a source that may repeat what documents say that a view does not show."""
 Conditions = Mapping[str, Any]
 
 
@@ -191,7 +193,8 @@ class _ViewSteps:
         """Add the steps of the view that take the place of a step of the workflow, if any."""
         if not step.inputs:
             # A source beside the documents, such as corrections, says the same to every view.
-            self.tables |= {table: table for table in step.outputs.values()}
+            outputs = step.outputs.items()
+            self.tables |= {table: table for name, table in outputs if name != OF_ALL}
             return
         is_asking = any(step.verb.roles[role] is ChatModel for role in step.models)
         if not is_asking:

@@ -275,3 +275,17 @@ def test_replies_to_another_prompt_are_told(of_graphrag: Path, tmp_path: Path):
         report = project.import_graphrag(theirs)
     assert report.workflow == "graphrag"
     assert "not taken: 14 replies" in report.notes[0]
+
+
+def test_a_view_of_an_index_of_graphrag_has_no_reports_on_all_documents(
+    of_graphrag: Path, tmp_path: Path
+):
+    view = {"where": {"source": ["lamp.txt", "new.txt"]}}
+    settings: Any = {"graphrag": {"path": str(of_graphrag), "files": "fast"}}
+    folder = new_project(tmp_path / "p", NO_STORE, NEW, serve={"views": {"some": view}}, **settings)
+    with folder.open() as project:
+        project.index("graphrag_cache")
+        tables = set(project.snapshots.manifest("graphrag_cache").tables)
+        assert len(project.table("covariates@some", "graphrag_cache")) == 1
+    assert "community_reports" in tables
+    assert not {"community_reports@some", "report_texts@some", "report_embeddings@some"} & tables
