@@ -8,7 +8,7 @@ GRAPHMILL := $(BIN)/graphmill
 # Tests start hundreds of processes. Without kept bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm frameworks mypy bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock image wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm frameworks mypy bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock image wheel release clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -152,6 +152,9 @@ image:  ## the image graphmill:local, of this checkout (needs Docker)
 
 wheel: dev  ## the wheel, into dist/
 	$(BIN)/python -m build --wheel
+
+release: dev  ## all files of a release, into dist/: KEY=ID signs them, TRIAL=1 only tries (about 2 minutes)
+	TRIAL="$(TRIAL)" KEY="$(KEY)" BIN="$(abspath $(BIN))" .ci/release
 
 clean:  ## what runs have made (documents, settings and prompts stay)
 	rm -rf dist data/snapshots data/output data/runs data/postgres data/cache.sqlite*

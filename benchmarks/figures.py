@@ -21,6 +21,7 @@ FIGURES = Path(__file__).with_name("figures.json")
 OPTION = "--record"
 SIZES = ("units", "files", "clients")
 """Columns of whole numbers that name a row: they are chosen, not measured."""
+DECIMALS = 4
 
 
 def take_option() -> bool:
@@ -56,7 +57,8 @@ def record(rows: Sequence[Mapping[str, Any]], path: Path = FIGURES) -> None:
                 print(f"{name}: two rows have this name; the first is recorded", file=sys.stderr)
                 continue
             names.add(name)
-            figures[name] = {"name": name, "value": value, "unit": column, **measured_now}
+            shown = round(value, DECIMALS)
+            figures[name] = {"name": name, "value": shown, "unit": column, **measured_now}
     _write(path, list(figures.values()))
 
 
@@ -74,10 +76,16 @@ def _name_row(row: Mapping[str, Any]) -> str:
 
 
 def _commit() -> str:
-    """Return the commit that is measured, marked where files differ from it."""
-    line = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    """Return the commit that is measured, marked where files other than the figures differ."""
+    commit = _git("rev-parse", "--short=8", "HEAD") or "unknown"
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", f":!{FIGURES.name}")
+    return f"{commit}-changed" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    line = ["git", *arguments]
     found = subprocess.run(line, capture_output=True, text=True, cwd=FIGURES.parent, check=False)
-    return found.stdout.strip() or "unknown"
+    return found.stdout.strip()
 
 
 def _write(path: Path, figures: list[dict[str, Any]]) -> None:

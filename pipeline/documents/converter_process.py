@@ -70,6 +70,10 @@ def result_of(wanted: Wanted, megabytes: int) -> Converted:
             return NotConverted(TOO_MUCH_MEMORY, message)
         if isinstance(error, NoConverterError):
             return NotConverted("needs_docs", f"{Path(wanted.path).suffix.lower()} {error}")
+        if wanted.own and isinstance(error, OSError) and not error.errno:
+            # An error that the system did not number is not one of the file: a server is away.
+            fact = clean(in_words(error)[:MOST_SAID])
+            return NotConverted("io_error", f"{fact}; the next run converts it again")
         if isinstance(error, OSError):
             return NotConverted(*not_read(error))
         if isinstance(error, ValueError):

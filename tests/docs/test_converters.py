@@ -193,3 +193,4 @@ def test_a_file_is_a_document_and_one_without_a_server_is_tried_again(
     server.server_close()
     _, rejects = load_documents(params)
     assert rejects["reason"].item() == "io_error"
+    assert "the next run converts it again" in rejects["message"].item()

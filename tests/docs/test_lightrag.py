@@ -37,4 +37,4 @@ def test_the_commands_bring_the_index_into_the_stores(
         if arguments[0] == "query":
             assert "lamp.txt" in done.stdout
         if arguments[0] == "plan":
-            assert re.search(r"\b0 calls", done.stdout), done.stdout
+            assert "no model is asked" in done.stdout, done.stdout
