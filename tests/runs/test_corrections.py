@@ -25,6 +25,20 @@ def folder(tmp_path: Path) -> ProjectFolder:
     return new_project(tmp_path / "p", NO_STORE, DOCUMENTS)
 
 
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
+    """A project after a run without corrections, that no test changes."""
+    folder = new_project(tmp_path_factory.mktemp("first") / "p", NO_STORE, DOCUMENTS)
+    with folder.open() as project:
+        assert project.index("fast").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def indexed(first_run: ProjectFolder, tmp_path: Path) -> ProjectFolder:
+    return first_run.copy(tmp_path / "p")
+
+
 def names(project: Project) -> set[str]:
     return set(project.table("entities", "fast")["name"])
 
@@ -35,9 +49,8 @@ def test_a_project_without_the_file_has_no_further_steps(folder: ProjectFolder):
     assert "correct_extractions" not in verbs
 
 
-def test_a_correction_holds_until_it_is_undone(folder: ProjectFolder):
-    with folder.open() as project:
-        project.index("fast")
+def test_a_correction_holds_until_it_is_undone(indexed: ProjectFolder):
+    with indexed.open() as project:
         first = names(project)
         assert "M. Vale" in first
         tried = project.add_correction(MERGE, "fast", dry_run=True)
@@ -48,12 +61,12 @@ def test_a_correction_holds_until_it_is_undone(folder: ProjectFolder):
         project.index("fast")
         assert "M. Vale" not in names(project)
 
-        folder.write("b.txt", "Nobody was there.")
+        indexed.write("b.txt", "Nobody was there.")
         report = project.index("fast")
         assert any(f"{added.effect.decision.id} matches nothing" in note for note in report.notes)
         (effect,) = project.corrections("fast")
         assert effect.records == 0
-        folder.write("b.txt", DOCUMENTS["b.txt"])
+        indexed.write("b.txt", DOCUMENTS["b.txt"])
         project.index("fast")
         assert "M. Vale" not in names(project)
 
@@ -62,10 +75,10 @@ def test_a_correction_holds_until_it_is_undone(folder: ProjectFolder):
         assert names(project) == first
 
 
-@pytest.mark.parametrize("kind", ["delete_statement", "retype_statement", "turn_statement"])
-def test_a_statement_that_the_ontology_has_turned_is_named_as_the_graph_shows_it(
-    folder: ProjectFolder, kind: str
-):
+@pytest.fixture(scope="module")
+def turned_by_the_ontology(tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
+    """A project after a run in which the ontology turned a relationship; no test changes it."""
+    folder = new_project(tmp_path_factory.mktemp("turned") / "p", NO_STORE, DOCUMENTS)
     patterns = [["PERSON", "RAISED", "TOWER"], ["PERSON", "DREW", "TOWER"]]
     ontology = {
         "entity_types": ["PERSON", "TOWER"],
@@ -78,11 +91,20 @@ def test_a_statement_that_the_ontology_has_turned_is_named_as_the_graph_shows_it
         "source,type,target,source_type,target_type\nOld Mill,RAISED,Rhoda Kell,TOWER,PERSON\n",
         encoding="utf-8",
     )
-    line = {"kind": kind, "source": "Rhoda Kell", "target": "Old Mill"}
-    line |= {"to": "DREW"} if kind == "retype_statement" else {}
     with folder.open() as project:
         project.import_triples(facts)
         project.index("fast")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["delete_statement", "retype_statement", "turn_statement"])
+def test_a_statement_that_the_ontology_has_turned_is_named_as_the_graph_shows_it(
+    turned_by_the_ontology: ProjectFolder, tmp_path: Path, kind: str
+):
+    folder = turned_by_the_ontology.copy(tmp_path / "p")
+    line = {"kind": kind, "source": "Rhoda Kell", "target": "Old Mill"}
+    line |= {"to": "DREW"} if kind == "retype_statement" else {}
+    with folder.open() as project:
         stated = project.table("statements", "fast")
         shown = (
             project.table("relationships", "fast").set_index("id").loc[stated["relationship_id"]]
@@ -117,9 +139,8 @@ def test_thousands_of_lines_without_effect_have_few_notes(folder: ProjectFolder)
     assert "1980 more match nothing" in told[-1]
 
 
-def test_extractions_keep_what_was_said_and_a_deleted_entity_is_a_reject(folder: ProjectFolder):
-    with folder.open() as project:
-        project.index("fast")
+def test_extractions_keep_what_was_said_and_a_deleted_entity_is_a_reject(indexed: ProjectFolder):
+    with indexed.open() as project:
         said = project.table("extractions", "fast")
         project.add_correction({"kind": "delete_entity", "entity": "anselm torr"}, "fast")
         report = project.index("fast")
@@ -162,9 +183,8 @@ def test_a_decision_twice_and_an_unknown_id_are_refused(folder: ProjectFolder):
             project.undo_correction("zzz", "fast")
 
 
-def test_a_rename_of_a_name_that_a_rename_gave_leads_the_first_one_on(folder: ProjectFolder):
-    with folder.open() as project:
-        project.index("fast")
+def test_a_rename_of_a_name_that_a_rename_gave_leads_the_first_one_on(indexed: ProjectFolder):
+    with indexed.open() as project:
         project.add_correction({**MERGE, "to": "Mira V."}, "fast")
         project.add_correction({**MERGE, "entity": "Mira V.", "to": "Mira Vee"}, "fast")
         project.index("fast")
@@ -239,9 +259,8 @@ def test_a_chain_that_came_back_to_its_beginning_is_undone_step_by_step(folder: 
             assert renamings(project) == before
 
 
-def test_a_decision_is_pending_until_a_run_and_so_is_its_undo(folder: ProjectFolder):
-    with folder.open() as project:
-        project.index("fast")
+def test_a_decision_is_pending_until_a_run_and_so_is_its_undo(indexed: ProjectFolder):
+    with indexed.open() as project:
         id = project.add_correction(MERGE, "fast").effect.decision.id
         assert [one.pending for one in project.corrections("fast")] == [True]
         project.index("fast")
@@ -319,17 +338,16 @@ def test_a_purge_takes_along_the_lines_that_name_or_quote_the_document(
         assert "BI" in names(project)
 
 
-def test_the_commands_add_list_and_undo(folder: ProjectFolder):
-    folder.invoke("index", "fast")
-    added = folder.invoke(
+def test_the_commands_add_list_and_undo(indexed: ProjectFolder):
+    added = indexed.invoke(
         "corrections", "add", "merge", "--entity", "M. Vale", "--entity", "Mira Vale",
         "--to", "Mira Vale", "--workflow", "fast", "--json",
     ).json  # fmt: skip
     (row,) = added["corrections"]
     assert (row["kind"], row["entity"], row["to"]) == ("rename", "M. Vale", "Mira Vale")
-    assert row["id"] in folder.invoke("corrections", "list", "fast").stdout
-    unknown = folder.invoke("corrections", "add", "renam", "--entity", "A", "--to", "B")
+    assert row["id"] in indexed.invoke("corrections", "list", "fast").stdout
+    unknown = indexed.invoke("corrections", "add", "renam", "--entity", "A", "--to", "B")
     assert unknown.exit_code == 2
     assert "did you mean 'rename'" in unknown.stderr
-    assert folder.invoke("corrections", "undo", row["id"]).exit_code == 0
-    assert folder.invoke("corrections", "list", "--json").json == []
+    assert indexed.invoke("corrections", "undo", row["id"]).exit_code == 0
+    assert indexed.invoke("corrections", "list", "--json").json == []

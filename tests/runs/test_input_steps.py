@@ -23,13 +23,18 @@ FAST: Any = {"lightrag": {"files": "fast"}}
 TABLES = ("documents", "text_units", "extractions", "entities", "relationships", "mentions")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> ProjectFolder:
-    """A project with an imported index and an empty input folder."""
-    folder = new_project(tmp_path / "p", NO_STORE, {}, **FAST)
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
+    """A project with an imported index and an empty input folder, that no test changes."""
+    folder = new_project(tmp_path_factory.mktemp("imported") / "p", NO_STORE, {}, **FAST)
     with folder.open() as project:
         project.import_lightrag(INDEX)
     return folder
+
+
+@pytest.fixture
+def folder(imported: ProjectFolder, tmp_path: Path) -> ProjectFolder:
+    return imported.copy(tmp_path / "p")
 
 
 def records_of(project: Project, source: str) -> pd.DataFrame:

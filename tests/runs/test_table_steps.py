@@ -30,6 +30,21 @@ def folder(tmp_path: Path) -> ProjectFolder:
     return new_project(tmp_path / "p", NO_STORE, DOCUMENTS)
 
 
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
+    """A project after a run with a table of two rows, that no test changes."""
+    folder = new_project(tmp_path_factory.mktemp("first") / "p", NO_STORE, DOCUMENTS)
+    write(folder, HEADER + ROWS)
+    with folder.open() as project:
+        assert project.index("fast").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def with_rows(first_run: ProjectFolder, tmp_path: Path) -> ProjectFolder:
+    return first_run.copy(tmp_path / "p")
+
+
 def write(folder: ProjectFolder, text: str, name: str = "firms.csv") -> Path:
     path = folder.root / "tables" / name
     path.parent.mkdir(exist_ok=True)
@@ -61,10 +76,8 @@ def test_a_project_without_tables_has_no_further_steps(folder: ProjectFolder):
     assert "read_table" not in verbs
 
 
-def test_a_row_is_merged_with_what_texts_say_and_cited(folder: ProjectFolder):
-    write(folder, HEADER + ROWS)
-    with folder.open() as project:
-        assert project.index("fast").exit_code == 0
+def test_a_row_is_merged_with_what_texts_say_and_cited(with_rows: ProjectFolder):
+    with with_rows.open() as project:
         (fact,) = stated(project, "MEMBER_OF").to_dict("records")
         units = project.table("text_units", "fast").set_index("id")
         cited = units.loc[fact["text_unit_id"]]
@@ -82,13 +95,11 @@ def test_a_row_is_merged_with_what_texts_say_and_cited(folder: ProjectFolder):
         assert set(records["attributes"]) == {"", '{"country": "DE"}'}
 
 
-def test_a_row_that_moves_costs_no_vector_and_is_not_edited(folder: ProjectFolder):
-    write(folder, HEADER + ROWS)
-    with folder.open() as project:
-        project.index("fast")
+def test_a_row_that_moves_costs_no_vector_and_is_not_edited(with_rows: ProjectFolder):
+    with with_rows.open() as project:
         units = set(project.table("text_units", "fast")["id"])
         vectors = set(project.table("text_unit_embeddings", "fast")["id"])
-        write(folder, HEADER + "New Firm,OWNS,Quill,,,m0\n" + ROWS)
+        write(with_rows, HEADER + "New Firm,OWNS,Quill,,,m0\n" + ROWS)
         report = project.index("fast")
         assert report.documents == {"new": 1, "edited": 0, "gone": 0, "all": 5}
         assert units < set(project.table("text_units", "fast")["id"])
@@ -97,16 +108,14 @@ def test_a_row_that_moves_costs_no_vector_and_is_not_edited(folder: ProjectFolde
         assert titles["tables/firms.csv#m1"] == "table firms.csv, row #3"
 
 
-def test_an_edited_and_a_deleted_row_equal_a_full_build(folder: ProjectFolder, tmp_path: Path):
-    write(folder, HEADER + ROWS)
-    with folder.open() as project:
-        project.index("fast")
-        write(folder, HEADER + ROWS.splitlines()[0].replace("OF,Brack", "OF,Tollen") + "\n")
+def test_an_edited_and_a_deleted_row_equal_a_full_build(with_rows: ProjectFolder, tmp_path: Path):
+    with with_rows.open() as project:
+        write(with_rows, HEADER + ROWS.splitlines()[0].replace("OF,Brack", "OF,Tollen") + "\n")
         assert project.index("fast").documents == {"new": 0, "edited": 1, "gone": 1, "all": 3}
         incremental = tables_of(project)
         assert stated(project, "OWNS").empty
     fresh = ProjectFolder(tmp_path / "fresh")
-    folder.copy(fresh.root)
+    with_rows.copy(fresh.root)
     with fresh.open("snapshots=data/other") as project:
         project.index("fast")
         assert tables_of(project) == incremental
@@ -134,10 +143,11 @@ NO_ROWS = (
 
 
 @pytest.mark.parametrize("content", NO_ROWS)
-def test_a_table_that_is_empty_or_damaged_keeps_what_it_said(folder: ProjectFolder, content: bytes):
-    path = write(folder, HEADER + ROWS)
-    with folder.open() as project:
-        project.index("fast")
+def test_a_table_that_is_empty_or_damaged_keeps_what_it_said(
+    with_rows: ProjectFolder, content: bytes
+):
+    path = with_rows.root / "tables" / "firms.csv"
+    with with_rows.open() as project:
         before = set(rows_of_table(project)["id"])
         path.write_bytes(content)
         project.index("fast")
@@ -206,11 +216,9 @@ def test_the_ontology_holds_for_rows_as_for_texts(folder: ProjectFolder):
         assert any("OWNS" in message for message in said)
 
 
-def test_a_correction_of_a_row_holds(folder: ProjectFolder):
-    write(folder, HEADER + ROWS)
+def test_a_correction_of_a_row_holds(with_rows: ProjectFolder):
     rename = {"kind": "rename", "entity": "Brack Institute", "to": "Brack School"}
-    with folder.open() as project:
-        project.index("fast")
+    with with_rows.open() as project:
         assert (project.add_correction(rename, "fast").effect.records or 0) > 0
         project.index("fast")
         names = set(project.table("entities", "fast")["name"])
