@@ -313,7 +313,7 @@ def test_no_endpoint_is_no_failure(project: ProjectFolder) -> None:
     project.env.clear()
     found = examined(project, "models.chat.default.base_url=", "models.chat.default.api_key=")
     assert found["chat default"].verdict == "warning"
-    assert "communities, graphrag_reports, index" in found["chat default"].fact
+    assert "communities, graphrag_cache, graphrag_reports, index" in found["chat default"].fact
 
 
 def test_a_server_that_fails_during_the_examination_is_a_failure(
