@@ -68,7 +68,9 @@ def test_a_missing_environment_variable(project: ProjectFolder) -> None:
 
 
 def test_an_unknown_workflow_names_those_there_are(project: ProjectFolder) -> None:
-    assert "fast, graphrag, graphrag_cache, graphrag_reports, index" in _fails(project, 2, "run", "nightly")
+    assert "fast, graphrag, graphrag_cache, graphrag_reports, index" in _fails(
+        project, 2, "run", "nightly"
+    )
 
 
 def test_no_key(project: ProjectFolder) -> None:
