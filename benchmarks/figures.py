@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pipeline.files import write_text
+
 FIGURES = Path(__file__).with_name("figures.json")
 OPTION = "--record"
 SIZES = ("units", "files", "clients")
@@ -92,7 +94,4 @@ def _write(path: Path, figures: list[dict[str, Any]]) -> None:
     figures.sort(key=lambda figure: figure["name"])
     lines = [json.dumps(figure, ensure_ascii=False) for figure in figures]
     # One figure a line: a new measurement is one changed line.
-    text = "[\n" + ",\n".join(lines) + "\n]\n"
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_text(path, "[\n" + ",\n".join(lines) + "\n]\n")

@@ -94,46 +94,39 @@ for command in COMMANDS:
     app.command()(command)
 app.command("eval")(evaluate.evaluate)
 
-stores_app = typer.Typer(cls=Group, help="The embedded database.", no_args_is_help=True)
+
+def _add_group(name: str, about: str) -> typer.Typer:
+    """Add an empty group of commands, and return it."""
+    group = typer.Typer(cls=Group, help=about, no_args_is_help=True)
+    app.add_typer(group, name=name)
+    return group
+
+
+stores_app = _add_group("stores", "The embedded database.")
 stores_app.command()(databases.url)
 stores_app.command()(databases.psql)
 stores_app.command()(databases.stop)
-app.add_typer(stores_app, name="stores")
-
-workspace_app = typer.Typer(
-    cls=Group, help="The workspaces of the databases.", no_args_is_help=True
-)
+workspace_app = _add_group("workspace", "The workspaces of the databases.")
 workspace_app.command("list")(maintain.list_workspaces)
 workspace_app.command("drop")(maintain.drop_workspace)
-app.add_typer(workspace_app, name="workspace")
-resolutions_app = typer.Typer(cls=Group, help="Which names are one entity.", no_args_is_help=True)
+resolutions_app = _add_group("resolutions", "Which names are one entity.")
 resolutions_app.command("list")(resolutions.list_resolutions)
 resolutions_app.command("pin")(resolutions.pin)
 resolutions_app.command("undo")(resolutions.undo)
-app.add_typer(resolutions_app, name="resolutions")
-corrections_app = typer.Typer(
-    cls=Group, help="What people decide about the graph.", no_args_is_help=True
-)
+corrections_app = _add_group("corrections", "What people decide about the graph.")
 corrections_app.command("list")(corrections.list_corrections)
 corrections_app.command("add")(corrections.add)
 corrections_app.command("undo")(corrections.undo)
 corrections_app.command("apply")(corrections.apply)
 corrections_app.command("suspects")(corrections.suspects)
-app.add_typer(corrections_app, name="corrections")
-ontology_app = typer.Typer(
-    cls=Group, help="The types that the graph may have.", no_args_is_help=True
-)
+ontology_app = _add_group("ontology", "The types that the graph may have.")
 ontology_app.command()(ontology.adopt)
-app.add_typer(ontology_app, name="ontology")
-import_app = typer.Typer(
-    cls=Group, help="What other tools have built, as tables.", no_args_is_help=True
-)
+import_app = _add_group("import", "What other tools have built, as tables.")
 import_app.command("graphrag")(maintain.import_graphrag)
 import_app.command("lightrag")(maintain.import_lightrag)
 import_app.command("ontology")(ontology.import_ontology)
 import_app.command("triples")(tables.import_triples)
 import_app.command("cypher")(tables.import_cypher)
-app.add_typer(import_app, name="import")
 
 
 def _print_version(wanted: bool) -> None:

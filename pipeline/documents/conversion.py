@@ -20,7 +20,6 @@ from pipeline.documents.rich_text import convert_rich_text, rich_text_converter
 from pipeline.documents.web_page import (
     ARCHIVED,
     HTML,
-    archived_page_converter,
     article_converter,
     convert_archived_article,
     convert_archived_page,
@@ -37,7 +36,7 @@ _OF_SUFFIX: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]]
     NOTEBOOK: (convert_notebook, lambda: NOTEBOOK_CONVERTER),
     OPEN_DOCUMENT: (convert_open_document, open_document_converter),
     **{suffix: (convert_office, partial(office_converter, suffix)) for suffix in SUFFIXES},
-    **dict.fromkeys(ARCHIVED, (convert_archived_page, archived_page_converter)),
+    **{suffix: (convert_archived_page, partial(office_converter, suffix)) for suffix in ARCHIVED},
 }
 """Suffix -> the function that converts a file, and the one that names its library."""
 _OF_ARTICLES: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]] = {

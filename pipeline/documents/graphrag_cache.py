@@ -163,14 +163,11 @@ def open_cache(folder: Path) -> GraphragCache | None:
     )
 
 
-def has_replies(folder: Path) -> bool:
-    """Check that one of the first passages of an index has a reply in its cache.
+def has_replies(cache: GraphragCache, folder: Path) -> bool:
+    """Check that one of the first passages of the index in ``folder`` has a reply in its cache.
 
-    Raises as ``open_cache`` and ``read_graphrag_tables``.
+    Raises as ``GraphragCache.replies_about`` and ``read_graphrag_tables``.
     """
-    cache = open_cache(folder)
-    if cache is None:
-        return False
     units = read_graphrag_tables(folder)["text_units"][:TRIED]
     return any(cache.replies_about(str(unit["text"] or "")) for unit in units)
 

@@ -9,13 +9,12 @@ from contextlib import suppress
 from email import policy
 from email.parser import BytesParser
 from email.utils import parsedate_to_datetime
-from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from pipeline.contract.conversion import Conversion
-from pipeline.documents.office import convert_html
+from pipeline.documents.office import convert_html, office_converter
 from pipeline.documents.titles import declared
 from pipeline.text.ids import clean
 
@@ -55,12 +54,7 @@ def article_converter() -> str:
 
     The name differs from that for whole pages, so that a run can tell which of the two was used.
     """
-    return f"article {_FORM} by markitdown {version('markitdown')}"
-
-
-def archived_page_converter() -> str:
-    """Return name and version for whole pages in MHTML; raises as `article_converter` does."""
-    return f"markitdown {version('markitdown')}"
+    return f"article {_FORM} by {office_converter('.html')}"
 
 
 def convert_article(path: Path) -> Conversion:
@@ -81,7 +75,8 @@ def convert_archived_page(path: Path) -> Conversion:
     """
     page, metadata = _read_archived(path)
     title = _title_of(page, path)
-    return Conversion(_markdown_of(page), archived_page_converter(), title, metadata=metadata)
+    converter = office_converter(path.suffix.lower())
+    return Conversion(_markdown_of(page), converter, title, metadata=metadata)
 
 
 def _read_archived(path: Path) -> tuple[Any, dict[str, str]]:

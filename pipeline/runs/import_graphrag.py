@@ -21,15 +21,18 @@ def choose_workflow(project: Services, folder: Path) -> tuple[str, list[str]]:
     """Return the workflow that takes most of an index, and notes about what stands against more.
 
     A project that has taken the tables alone goes on with them, as its stores were loaded so.
-    Raises as ``has_replies``.
+    Raises as ``open_cache`` and ``has_replies``.
     """
-    if not has_replies(folder):
-        cache = open_cache(folder)
-        if cache is None or not cache.list_names():
+    cache = open_cache(folder)
+    if cache is None:
+        return OF_TABLES, []
+    if not has_replies(cache, folder):
+        number = len(cache.list_names())
+        if not number:
             return OF_TABLES, []
         return OF_TABLES, [
-            f"not taken: {counted(len(cache.list_names()), 'reply', 'replies')} in {cache.folder},"
-            " which are not about these passages: its prompt or types of entities have changed"
+            f"not taken: {counted(number, 'reply', 'replies')} in {cache.folder}, which are not"
+            " about these passages: its prompt or types of entities have changed"
         ]
     has_tables = bool(project.snapshots.manifest(OF_TABLES).tables)
     if has_tables and not project.snapshots.manifest(OF_REPLIES).tables:

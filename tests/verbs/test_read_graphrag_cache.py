@@ -126,10 +126,16 @@ def test_faults_of_a_cache_are_told(index: Path, damage: Callable[[Path], None],
         read(index)
 
 
+def fits(folder: Path) -> bool:
+    cache = open_cache(folder)
+    assert cache
+    return has_replies(cache, folder)
+
+
 def test_another_prompt_fits_no_reply(index: Path):
-    assert has_replies(index / "output")
+    assert fits(index / "output")
     (index / "prompts" / "extract_graph.txt").write_text("{input_text}", "utf-8")
-    assert not has_replies(index / "output")
+    assert not fits(index / "output")
 
 
 def test_the_stamp_follows_the_replies_and_their_questions(index: Path):
