@@ -36,7 +36,7 @@ def test_the_commands_correct_the_sample(
             assert all(row["records"] > 0 for row in listed)
             with folder.open() as project:
                 entities = project.table("entities").set_index("name")
-            assert entities.loc["Brackholm", "type"] == "LOCATION"
+            assert entities.loc["Brackholm", "type"] == "location"
             assert "Linnea" not in entities.index
             arguments[2] = listed[0]["id"]
         done = folder.invoke(*arguments)
