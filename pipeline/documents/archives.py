@@ -5,6 +5,7 @@ would fill the disk has a fault and is not read. An archive within an archive is
 none can contain itself.
 """
 
+import io
 import stat
 import zipfile
 import zlib
@@ -19,8 +20,6 @@ MOST_TIMES = 50
 """The most that all files of an archive may take when unpacked, in sizes of the largest file."""
 _LONGEST_DIRECTORY = 32 * 2**20
 """The most bytes of an archive's directory, which is read whole: about 300,000 files."""
-_DIRECTORY_SIZE = 5
-"""The index of that number in the record at the end of an archive."""
 _METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 """The methods of compression that unpack piece by piece; others may fill the memory at once."""
 _ENCRYPTED = 1
@@ -52,10 +51,9 @@ def members_of(place: Path, most_mb: int) -> list[Member] | tuple[str, str]:
     cannot be read.
     """
     try:
-        with place.open("rb") as stream:
-            _check_directory(stream)
-            with zipfile.ZipFile(stream) as archive:
-                entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        unbuffered = place.open("rb", buffering=0)
+        with _BoundedReads(unbuffered) as stream, zipfile.ZipFile(stream) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     except DAMAGED as error:
         return "parse", f"no ZIP archive that can be read ({error}); mend it"
     total = sum(entry.file_size for entry in entries)
@@ -68,12 +66,17 @@ def members_of(place: Path, most_mb: int) -> list[Member] | tuple[str, str]:
     return [_member_of(entry, last, most_mb) for entry in entries]
 
 
-def _check_directory(stream: IO[bytes]) -> None:
-    """Raise ValueError if the directory of an archive is too long to be read."""
-    end = zipfile._EndRecData(stream)  # type: ignore[attr-defined]  # pyright: ignore
-    if end and end[_DIRECTORY_SIZE] > _LONGEST_DIRECTORY:
-        raise ValueError("its list of files is too long")
-    stream.seek(0)
+class _BoundedReads(io.BufferedReader):
+    """A file that refuses a single long read.
+
+    ZipFile reads the directory of an archive at once, before it looks at it. Its length stands in
+    the archive, so a hostile one could fill the memory.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _LONGEST_DIRECTORY:
+            raise ValueError("its list of files is too long")
+        return super().read(size)
 
 
 def _cleaned_name(entry: zipfile.ZipInfo) -> str:

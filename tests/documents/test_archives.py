@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.documents import listing
+from pipeline.documents import archives, listing
 from pipeline.errors import DeletionError, DiskFullError
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
 from tests.engine.documents.test_unread import kept, night
@@ -75,6 +75,17 @@ def test_what_leads_out_of_an_archive_is_not_read(tmp_path: Path):
     assert sources == ["a.zip/x/fine.txt"]
     assert len(reasons) == 6
     assert set(reasons.values()) == {"outside"}
+
+
+def test_an_archive_with_a_directory_too_long_to_read_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pack(tmp_path / "a.zip", LETTERS)
+    pack(tmp_path / "b.zip", {"letter.txt": "A letter."})
+    monkeypatch.setattr(archives, "_LONGEST_DIRECTORY", 100)
+    sources, reasons = reasons_of(tmp_path)
+    assert sources == ["b.zip/letter.txt"]
+    assert reasons == {"a.zip": "parse"}
 
 
 def test_few_files_are_unpacked_at_once_and_only_kinds_that_are_read(
