@@ -135,9 +135,11 @@ class ProjectFolder:
         return {**inherited, **self.env}
 
     def report(self, *arguments: str) -> dict[str, Any]:
-        """The command's JSON."""
+        """Return the command's JSON; print its messages if it failed, for pytest to show them."""
         done = self.invoke(*arguments, "--json")
         assert done.stdout, done.stderr
+        if done.exit_code:
+            print(done.stderr, file=sys.stderr)
         return done.json
 
 

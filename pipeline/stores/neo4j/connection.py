@@ -20,7 +20,9 @@ from pipeline.stores.reads import HUB, SOURCES
 
 Record = TypeVar("Record")
 FETCH_ROWS = 10_000
-CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
+CONNECT_SECONDS, RETRY_SECONDS = 15.0, 8.0
+"""The first is long because a busy server, or one that collects garbage, may be silent for seconds.
+A server that does not run refuses at once."""
 IDLE_SECONDS = 1.0
 """A connection that was idle for longer is tested before use: the server may have been
 restarted."""

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.errors import StoreError
 from pipeline.load.row_hashes import diff, with_hashes
+from pipeline.stores.neo4j import connection
 from pipeline.stores.neo4j.cypher import DELETE_EDGES, RELATIONSHIPS
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.text.ids import entity_id
@@ -264,7 +265,8 @@ def test_an_address_where_nothing_listens_is_a_store_error():
         assert _seconds_to_fail(f"bolt://127.0.0.1:{port}") < 5
 
 
-def test_an_address_that_never_answers_is_a_store_error():
+def test_an_address_that_never_answers_is_a_store_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert _seconds_to_fail(f"bolt://127.0.0.1:{port}") < 15
