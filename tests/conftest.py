@@ -22,7 +22,7 @@ from tests.servers.s3_server import S3Server, S3Unavailable, s3_server
 from tests.sizes import size
 
 machine.in_memory()
-machine.without_certificates()
+machine.read_certificates_once()
 machine.collect_garbage_as_the_command()
 machine.write_bytecode()
 

@@ -1,12 +1,16 @@
-"""Where tests run: what they write is in memory, and no certificates are read that none of them
-looks at. The garbage collector has the threshold that the command sets."""
+"""Where tests run: what they write is in memory, and the certificates of the machine are read
+once. The garbage collector has the threshold that the command sets."""
 
 import gc
 import os
 import shutil
+import ssl
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from httpx2._transports import default as transports
 
 from pipeline.__main__ import NEW_OBJECTS
 
@@ -24,11 +28,27 @@ def in_memory() -> None:
     tempfile.tempdir = None
 
 
-def without_certificates() -> None:
-    """Every client of an endpoint reads all certificates of the machine, 20 ms each time; endpoints
-    of tests are without TLS."""
-    if "SSL_CERT_FILE" not in os.environ:
-        os.environ["SSL_CERT_FILE"] = os.devnull
+def read_certificates_once() -> None:
+    """Let the clients of endpoints share one TLS context for each set of certificates.
+
+    Each client would read all certificates of the machine, which takes 20 ms. Most endpoints of
+    tests are without TLS. An empty file of certificates is no way out: OpenSSL refuses it.
+    """
+    create = transports.create_ssl_context  # pyright: ignore[reportPrivateImportUsage]
+    contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
+
+    def create_or_share(
+        verify: ssl.SSLContext | str | bool = True, cert: Any = None, trust_env: bool = True
+    ) -> ssl.SSLContext:
+        if verify is not True or cert:
+            return create(verify=verify, cert=cert, trust_env=trust_env)
+        names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+        key = (trust_env, *(os.environ.get(name) for name in names))
+        if key not in contexts:
+            contexts[key] = create(trust_env=trust_env)
+        return contexts[key]
+
+    transports.create_ssl_context = create_or_share  # pyright: ignore[reportPrivateImportUsage]
 
 
 def collect_garbage_as_the_command() -> None:
