@@ -15,11 +15,13 @@ CLASS = re.compile(r"[A-Z]\w+")
 
 
 def names_of(file: Path) -> set[str]:
-    """Return the functions and classes of a file, and methods as ``Class.method``."""
+    """Return the functions, classes and constants of a file, and methods as ``Class.method``."""
     names: set[str] = set()
     for node in ast.parse(file.read_text("utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
+        if isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         if isinstance(node, ast.ClassDef):
             methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
             names |= {f"{node.name}.{method.name}" for method in methods}
