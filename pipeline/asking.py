@@ -385,7 +385,7 @@ class Asking(Services):
             chat = self._configured_chat(chats, name)
             return AccountedChat(chat, account) if chat else None
 
-        read = partial(self._read_as_shown, embedding, caller.all_told)
+        read = partial(self._read_as_shown, embedding, caller.sees_internals)
         return QueryResources(
             restrict_to_visible(caller.where, read),
             embedding,
@@ -416,12 +416,12 @@ class Asking(Services):
         return Shown(live, self.embedding_like(live.embedding), self.notes_on_owner(live))
 
     def _read_as_shown(
-        self, embedding: AccountedEmbedding, all_told: bool, work: Work[Result], /
+        self, embedding: AccountedEmbedding, sees_internals: bool, work: Work[Result], /
     ) -> tuple[Result, tuple[str, ...]]:
         """Do all reads of ``work`` in one state of the stores; return its result and notes.
 
-        ``all_told``: notes on the owner are included. Raises OtherVectorsError if the stores now
-        hold vectors of another model than ``embedding``'s; ``embedding`` then uses that model.
+        ``sees_internals``: notes on the owner are included. Raises OtherVectorsError if the stores
+        now hold vectors of another model than ``embedding``'s; ``embedding`` then uses that model.
         """
 
         def at_this_moment(vectors: VectorStore, graph: GraphStore) -> tuple[Result, Shown]:
@@ -439,7 +439,7 @@ class Asking(Services):
             embedding.model = self._last_shown.at(self.stores.live()).embedding
             raise
         embedding.account.loaded = f"{shown.live.workflow} {shown.live.version}"
-        owner_notes = shown.notes if all_told else ()
+        owner_notes = shown.notes if sees_internals else ()
         return result, (*owner_notes, *store_notes)
 
     def _resources_of(
@@ -453,7 +453,7 @@ class Asking(Services):
 
         resources = self.query_resources(request.mode, asker)
         notes: tuple[str, ...] = ()
-        if not options.get("mode") and resources.account.asker.all_told:
+        if not options.get("mode") and resources.account.asker.sees_internals:
             notes = self._default_mode_notes()
         return replace(resources, read=add_notes(notes, resources.read))
 

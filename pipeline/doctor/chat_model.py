@@ -15,9 +15,9 @@ from pipeline.doctor.chat_probe import (
     canary,
     context_length,
     files_with_extraction,
+    measure_read_extent,
     needs_of,
     remembers,
-    sight,
     spoken,
     workflows_with,
 )
@@ -269,7 +269,7 @@ class Checkup:
             )
             return
         tried = self.needs.longest if self._longest_may_be_tried() else needed
-        seen = sight(self.probe, tried)
+        seen = measure_read_extent(self.probe, tried)
         if seen.whole:
             whole = self._read_whole(tried)
             yield whole if reads else self._misses(needed, reply)

@@ -304,7 +304,7 @@ CLEARLY_LESS = 0.9
 
 
 @dataclass(frozen=True)
-class Sight:
+class ReadExtent:
     """The part of a prompt that the model has read.
 
     ``whole`` is true if it has read the first line. Otherwise ``window`` is the number of our
@@ -315,7 +315,7 @@ class Sight:
     window: int | None = None
 
 
-def sight(probe: Probe, tokens: int) -> Sight:
+def measure_read_extent(probe: Probe, tokens: int) -> ReadExtent:
     """Return how much the model reads of a prompt of so many tokens, by one call.
 
     Raises ModelError if the call fails for another reason than the prompt's length.
@@ -329,7 +329,7 @@ def sight(probe: Probe, tokens: int) -> Sight:
         )
     if word.casefold() in reply.text.casefold():
         probe.read_whole.append(probe.calls[-1])
-        return Sight(True)
+        return ReadExtent(True)
     if reply.reason:
         read = limits_in(reply.message).window or 0
     elif probe.calls[-1].reported:
@@ -339,15 +339,15 @@ def sight(probe: Probe, tokens: int) -> Sight:
         read = 0
     window = round(read / probe.scale)
     is_plausible = SMALLEST_WINDOW <= window < CLEARLY_LESS * tokens
-    return Sight(False, window if is_plausible else None)
+    return ReadExtent(False, window if is_plausible else None)
 
 
 def remembers(probe: Probe, tokens: int) -> bool:
     """Return whether the model can repeat the first line of a prompt of so many tokens.
 
-    Raises the errors of ``sight``.
+    Raises the errors of ``measure_read_extent``.
     """
-    return sight(probe, tokens).whole
+    return measure_read_extent(probe, tokens).whole
 
 
 def context_length(probe: Probe, good: int, bad: int) -> int:

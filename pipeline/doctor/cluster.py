@@ -27,7 +27,7 @@ def examine_cluster(project: Services) -> Iterator[Finding]:
             return
         from pipeline.engine.cluster import BUSY
 
-        blind = cluster.blind(there.fit)
+        blind = cluster.find_blind_workers(there.fit)
         seeing = len(there.fit) - len(blind)
         if seeing:
             fact = (

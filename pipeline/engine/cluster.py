@@ -116,7 +116,7 @@ class Cluster:
             # Dask suspects every task that waited at a worker as it ended. Each is tried alone, so
             # that only one that ends its worker again is blamed.
             for task in suspects:
-                yield from self._done(calls, shipped, [task], _convict)
+                yield from self._done(calls, shipped, [task], _blame_task)
 
     @contextmanager
     def calls(self) -> Iterator["Calls"]:
@@ -130,7 +130,7 @@ class Cluster:
         """Return the workers as they are now. Raises WorkerError where no scheduler answers."""
         return self._there(self._connected())
 
-    def blind(self, workers: Sequence[str]) -> dict[str, str]:
+    def find_blind_workers(self, workers: Sequence[str]) -> dict[str, str]:
         """Return the workers that do not see the run's snapshots or cannot write to them -> what is
         wrong.
 
@@ -399,7 +399,7 @@ def _greet(address: str, keys: Security | None) -> None:
     LoopRunner().run_sync(greet, callback_timeout=CONNECT_SECONDS)
 
 
-def _convict(task: Task) -> None:
+def _blame_task(task: Task) -> None:
     raise WorkerError(
         f"step '{task.step}', bucket {task.bucket}, {counted(task.number, 'row')}: each worker that"
         " did it was ended, though it did nothing else, perhaps for want of memory; give it more,"

@@ -100,7 +100,7 @@ slots: list[WorkerSlot] = []
 """The one slot of a worker's process."""
 
 
-def sit(
+def set_up_worker(
     worker: Worker, facts: Facts, snapshots: SnapshotStore, opens: Callable[[Path], Workplace]
 ) -> None:
     """Set up a worker, before it joins, to do tasks."""

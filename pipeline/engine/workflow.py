@@ -10,7 +10,7 @@ from pipeline.contract.registry import Params, Verb
 from pipeline.contract.schemas import TableSchema
 from pipeline.errors import DataError, SettingsError
 from pipeline.settings.validation import did_you_mean
-from pipeline.snapshots.ranks import told_of_missing
+from pipeline.snapshots.ranks import advise_on_missing_column
 
 REJECTS = "rejects"
 """The one output that every step may write: the run gathers them into one table."""
@@ -175,7 +175,8 @@ def _schema_seen(where: str, step: Step, name: str, given: TableSchema) -> Table
     declared = step.verb.inputs[name]
     table = step.inputs[name]
     for missing in declared.missing(given.columns):
-        advice = told_of_missing(missing, given.columns) or did_you_mean(missing, given.columns)
+        earlier = advise_on_missing_column(missing, given.columns)
+        advice = earlier or did_you_mean(missing, given.columns)
         raise SettingsError(
             f"{where}: table '{table}' has no column '{missing}', which '{name}' needs "
             f"({advice}); connect '{name}' to another table, or make the column first"

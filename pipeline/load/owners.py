@@ -59,11 +59,11 @@ def refuse_other_owner(
             named = f", not to {' or '.join(take_over)}" if take_over else ""
             advice = action.format(owner=live.owner, workspace=workspace)
             raise OtherOwnerError(
-                f"workspace '{workspace}': belongs to {told_owner(live, named)}; {advice}"
+                f"workspace '{workspace}': belongs to {describe_owner(live, named)}; {advice}"
             )
 
 
-def told_owner(live: Live, named: str = "") -> str:
+def describe_owner(live: Live, named: str = "") -> str:
     """Describe the owner and the place that the rows were loaded from.
 
     ``named``: text that follows the owner's name.

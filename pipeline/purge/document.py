@@ -20,7 +20,7 @@ from typing import Any
 from pipeline.contract.views import split_name
 from pipeline.engine.documents.deletions import DOCUMENTS, check_deletions, identities, without
 from pipeline.engine.documents.document_list import present_documents
-from pipeline.engine.documents.kept_documents import name_of, told_name
+from pipeline.engine.documents.kept_documents import describe_source, name_of
 from pipeline.engine.extraction_check import health
 from pipeline.engine.run_report import RunReport
 from pipeline.engine.usage.budget import Meter
@@ -405,8 +405,9 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
         unread = name_of(target.source, present.unread) if target.path is None else None
         if unread:
             raise UsageError(
-                f"purge: {target.source}: {told_name(unread)} was not read whole, and may have it"
-                f" still; mend that ('graphmill rejects {name}' says what), then purge again"
+                f"purge: {target.source}: {describe_source(unread)} was not read whole, and may"
+                f" have it still; mend that ('graphmill rejects {name}' says what), then purge"
+                " again"
             )
         if before is not None and project.snapshots.tables.exists(before):
             known = identities(project.snapshots, before)

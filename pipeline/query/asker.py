@@ -29,8 +29,8 @@ class Asker:
     ``where``: conditions of the documents that the caller may see; the conditions of a request
     narrow them further. A caller with such conditions may use only modes that read nothing but
     passages, whatever ``modes`` says. ``apart``: what the cache has of a model for this caller is
-    served to nobody else, and what it has for others not to this caller. ``all_told``: the caller
-    may see messages on the operation of the project, which name hosts and folders.
+    served to nobody else, and what it has for others not to this caller. ``sees_internals``: the
+    caller may see messages on the operation of the project, which name hosts and folders.
     ``cost_per_day``: limit on the cost of all calls under the name; ``shared_cost_per_day``: limit
     on the cost of all callers that have a name.
     """
@@ -46,7 +46,7 @@ class Asker:
     shared_cost_per_day: float | None = None
     where: Conditions = field(default_factory=dict)
     apart: bool = False
-    all_told: bool = True
+    sees_internals: bool = True
 
     def may_ask(self, mode: Mode) -> bool:
         """Return whether the caller may use this mode."""

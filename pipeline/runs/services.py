@@ -16,10 +16,10 @@ from pipeline.load.owners import (
     DROP,
     OF_VIEW,
     READ,
+    describe_owner,
     is_of_another,
     of_others,
     refuse_other_owner,
-    told_owner,
 )
 from pipeline.models.conversations import made_once, made_once_each
 from pipeline.models.measured import MeasuredModels
@@ -364,7 +364,7 @@ class Services:
         if not self.names_workspace:
             refuse_other_owner(self.settings.workspace, [live], action=READ)
         note = (
-            f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this"
+            f"workspace '{self.settings.workspace}': belongs to {describe_owner(live)}, not to this"
             " project"
         )
         return (note,)

@@ -136,7 +136,7 @@ def _provider(model: EmbeddingSettings) -> str:
 def dask_setup(worker: "Worker") -> None:
     """Set up a worker's process; Dask calls it for ``dask worker --preload
     pipeline.runs.worker``."""
-    from pipeline.engine.cluster_worker import sit
+    from pipeline.engine.cluster_worker import set_up_worker
 
     where = os.environ.get(SNAPSHOTS, "")
     if not where:
@@ -148,7 +148,7 @@ def dask_setup(worker: "Worker") -> None:
     folder = Path(worker.local_directory)
     own = Settings(snapshots=where if "://" in where else os.path.abspath(where))
     snapshots = Services(folder, own).snapshots
-    sit(
+    set_up_worker(
         worker,
         facts(),
         snapshots,

@@ -253,7 +253,7 @@ def _access_of(where: str, name: str, key: RightsSettings, project: Project) -> 
         shared_cost_per_day=usual.shared_cost_per_day,
         where=conditions,
         apart=True,
-        all_told=False,
+        sees_internals=False,
     )
     if key.view:
         asked = (project.over_view(key.view),)

@@ -23,7 +23,7 @@ from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.chat.routes import add_chat
 from pipeline.serve.failures import Failure, failure_of, invalid, refused_by, respond
-from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
+from pipeline.serve.guard import BROWSER_HEADERS, Guard, RequestLog, WithHeaders
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.metrics import Counting, Counts, MetricsPage, WithMetrics, note_mode
@@ -153,7 +153,7 @@ def api_of(
     access_list, tries = access_list_of(project, for_person_here=token is not None), Tries()
     sessions = sessions_of(project, access_list, token) if limits.page else None
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if sessions else None
-    _answer_errors(app, ui.failed if ui else told)
+    _answer_errors(app, ui.failed if ui else answer_failure)
     delayed = DelayAfterHangUps(AuditedEdits(app, audit), queries.others_wait)
     counted = Counted(delayed, queries.count_loop)
     guarded: ASGIApp = Guard(
@@ -176,7 +176,7 @@ def api_of(
         has_key = bool(limits.metrics_key.get_secret_value())
         if has_key and limits.metrics_port is None:
             guarded = WithMetrics(guarded, MetricsPage(project, counts), tries)
-    return Api(Told(RequestLog(with_peer(guarded, limits)), TOLD_BROWSERS), queries)
+    return Api(WithHeaders(RequestLog(with_peer(guarded, limits)), BROWSER_HEADERS), queries)
 
 
 def _provider(settings: ServeSettings) -> "Provider | None":
@@ -237,7 +237,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
                 yield from framed(events, request, bool(include))
 
         claim = access.claim(access.project.may_ask_chat(body.options))
-        return await answered(http, _events(queries, frames, claim, access.asker.all_told))
+        return await answered(http, _events(queries, frames, claim, access.asker.sees_internals))
 
     for endpoint in (query, query_data, query_stream):
         # FastAPI reads the body's type from here. It shows the defaults of this project.
@@ -261,10 +261,10 @@ def _json(content: dict[str, Any]) -> Response:
 
 
 async def _events(
-    queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, all_told: bool
+    queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, sees_internals: bool
 ) -> Response:
     """Return the stream once its first event is ready, so that an earlier error has its status."""
-    return EventStream(await queries.stream(frames, claim), all_told)
+    return EventStream(await queries.stream(frames, claim), sees_internals)
 
 
 def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health) -> None:
@@ -280,12 +280,14 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         only to callers with one."""
         state = await health.look()
         access: Access | None = request.scope["access"]
-        body = health_json(state, project, access is not None and access.asker.all_told)
+        body = health_json(state, project, access is not None and access.asker.sees_internals)
         body["queries"] = {"running": queries.running, "waiting": queries.waiting}
         return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
 
 
-def told(request: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
+def answer_failure(
+    request: Request, failure: Failure, headers: Mapping[str, str] | None = None
+) -> Response:
     return respond(failure, headers)
 
 
@@ -304,11 +306,11 @@ def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:
     @app.exception_handler(GraphmillError)
     async def _(request: Request, error: GraphmillError) -> Response:
         access: Access | None = request.scope["access"]
-        return tell(request, failure_of(error, access is not None and access.asker.all_told))
+        return tell(request, failure_of(error, access is not None and access.asker.sees_internals))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:
-        return tell(request, failure_of(error, all_told=False))
+        return tell(request, failure_of(error, sees_internals=False))
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:

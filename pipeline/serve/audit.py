@@ -134,7 +134,7 @@ def who_of(access: Access) -> Mapping[str, str]:
 def _outcome(error: Exception) -> str:
     if isinstance(error, RequestEndedError):
         return BROKEN_OFF
-    return failure_of(error, all_told=True).type
+    return failure_of(error, sees_internals=True).type
 
 
 def _passages(references: tuple[Reference, ...]) -> list[dict[str, str]]:

@@ -114,12 +114,12 @@ class Failure:
         return RETRY if self.status == 503 else {}
 
 
-def failure_of(error: Exception, all_told: bool) -> Failure:
+def failure_of(error: Exception, sees_internals: bool) -> Failure:
     """Return the failure that answers any exception.
 
-    With ``all_told`` messages may name hosts and folders; other callers read messages about their
-    request alone. An unexpected exception is logged by its place. Its text is written nowhere,
-    because it may hold data.
+    With ``sees_internals`` messages may name hosts and folders; other callers read messages about
+    their request alone. An unexpected exception is logged by its place. Its text is written
+    nowhere, because it may hold data.
     """
     if type(error) in OWN:
         status, name = OWN[type(error)]
@@ -128,7 +128,7 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
         return refused_by(error)
     for kind, status, name in BY_KIND:
         if isinstance(error, kind):
-            if all_told or name in OF_THE_REQUEST:
+            if sees_internals or name in OF_THE_REQUEST:
                 return Failure(status, name, str(error))
             LOG.error(
                 "a question of a key of its own failed: %s; 'graphmill doctor' looks for the cause",

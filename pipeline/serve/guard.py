@@ -246,7 +246,7 @@ def _keys_in(headers: Headers) -> list[bytes]:
     return [one.encode("latin-1") for one in (headers.get("x-api-key", ""), bearer)]
 
 
-TOLD_BROWSERS: Mapping[str, str] = {
+BROWSER_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
         " 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -263,21 +263,21 @@ them, and shows no page in a frame of theirs, whatever a document or a model has
 
 
 @dataclass(frozen=True)
-class Told:
+class WithHeaders:
     """An ASGI application around another that adds headers to every answer that lacks them."""
 
     app: ASGIApp
     headers: Mapping[str, str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def told(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self.app(scope, receive, told)
+        await self.app(scope, receive, send_with_headers)
 
 
 LOG = logging.getLogger("graphmill.serve")

@@ -123,7 +123,7 @@ def _check_store(store: Store, start: Start | None) -> StoreState:
             start()
         live = store.live()
     except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be used
-        return StoreState("unavailable", failure_of(error, all_told=True).message)
+        return StoreState("unavailable", failure_of(error, sees_internals=True).message)
     if live is None:
         return StoreState("empty", f"workspace '{store.workspace}', {store.name}: {EMPTY}")
     return StoreState("ok", live=live)

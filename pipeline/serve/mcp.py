@@ -154,7 +154,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         except HungUpError:
             raise ToolError("the connection was closed before the answer") from None
         except Exception as error:
-            raise ToolError(failure_of(error, access.asker.all_told).message) from error
+            raise ToolError(failure_of(error, access.asker.sees_internals).message) from error
 
     usual = min(TOOL_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."

@@ -24,9 +24,9 @@ HUNG_UP = 499
 async def answered(
     request: Request,
     work: Coroutine[Any, Any, Response],
-    told: Callable[[Failure], Response] = respond,
+    answer: Callable[[Failure], Response] = respond,
 ) -> Response:
-    """Return the response of ``work``, or the response that ``told`` makes of its error.
+    """Return the response of ``work``, or the response that ``answer`` makes of its error.
 
     The work is cancelled when the client disconnects; a query that waits for its turn then never
     begins.
@@ -36,7 +36,7 @@ async def answered(
     except HungUpError:
         return Response(status_code=HUNG_UP)
     except Exception as error:  # noqa: BLE001 - every error becomes an answer
-        return told(failure_of(error, request.scope["access"].asker.all_told))
+        return answer(failure_of(error, request.scope["access"].asker.sees_internals))
 
 
 async def _hung_up(request: Request) -> None:
@@ -61,15 +61,15 @@ class EventStream(StreamingResponse):
     def __init__(
         self,
         frames: Stream[bytes],
-        all_told: bool,
+        sees_internals: bool,
         failed: Callable[[Failure], bytes] | None = None,
     ):
-        """Make the response; ``all_told`` is as for ``failure_of``.
+        """Make the response; ``sees_internals`` is as for ``failure_of``.
 
         ``failed`` returns the frame of a failure, by default an event ``error``.
         """
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(_sent(frames, all_told, failed or _error_frame), headers=headers)
+        super().__init__(_sent(frames, sees_internals, failed or _error_frame), headers=headers)
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,7 +88,7 @@ def _error_frame(failure: Failure) -> bytes:
 
 
 async def _sent(
-    frames: Stream[bytes], all_told: bool, failed: Callable[[Failure], bytes]
+    frames: Stream[bytes], sees_internals: bool, failed: Callable[[Failure], bytes]
 ) -> AsyncIterator[bytes]:
     try:
         while True:
@@ -103,7 +103,7 @@ async def _sent(
                 return
             yield next_frame
     except Exception as error:  # noqa: BLE001 - the status is sent already, so this is an event
-        yield failed(failure_of(error, all_told))
+        yield failed(failure_of(error, sees_internals))
 
 
 def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> Iterator[bytes]:

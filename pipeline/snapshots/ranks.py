@@ -31,7 +31,7 @@ def lack_ranks(
     return {"id", "degree"} <= set(of_entities)
 
 
-def told_of_missing(column: str, columns: Collection[str]) -> str:
+def advise_on_missing_column(column: str, columns: Collection[str]) -> str:
     """Return advice for a caller who asks for a column that relationships had in earlier versions.
 
     Return "" for any other column.

@@ -221,7 +221,10 @@ def test_other_paths_and_methods_fail_in_the_same_form(served: Serving):
 def test_errors_have_a_status_and_a_type(
     error: Exception, status: int, type: str, told: bool, caplog: pytest.LogCaptureFixture
 ):
-    failure, withheld = failure_of(error, all_told=True), failure_of(error, all_told=False)
+    failure, withheld = (
+        failure_of(error, sees_internals=True),
+        failure_of(error, sees_internals=False),
+    )
     assert {(one.status, one.type) for one in (failure, withheld)} == {(status, type)}
     assert (str(error) in failure.message) == told
     assert (str(error) in withheld.message) == (type in ("invalid_request", "nothing_loaded"))

@@ -58,7 +58,7 @@ def test_the_settings_are_the_defaults():
 
 
 def test_a_full_disk_is_told_by_its_own_status():
-    failure = failure_of(DiskFullError("data/usage: no space; make room"), all_told=True)
+    failure = failure_of(DiskFullError("data/usage: no space; make room"), sees_internals=True)
     assert (failure.status, failure.type, failure.message) == (
         507,
         "disk_full",

@@ -310,7 +310,7 @@ def test_a_key_may_have_half_of_the_queries_that_may_wait(monkeypatch: pytest.Mo
 
 
 def test_the_refusal_of_too_many_says_when_to_ask_again():
-    failure = failure_of(TooManyError(), all_told=False)
+    failure = failure_of(TooManyError(), sees_internals=False)
     assert (failure.status, failure.type) == (429, "too_many_waiting")
     assert failure.headers["Retry-After"] == "5"
     assert "as many of your queries" in failure.message

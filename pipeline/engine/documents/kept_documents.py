@@ -204,7 +204,7 @@ def name_of(source: str, named: Collection[str]) -> str | None:
     return None
 
 
-def told_name(name: str) -> str:
+def describe_source(name: str) -> str:
     """Return a source's name as messages show it."""
     return "the input folder" if name == ALL else name
 
@@ -218,8 +218,8 @@ def _rejects_of_kept(left: pd.DataFrame) -> pd.DataFrame:
             "kind": KEPT,
             "reason": KEPT_UNREAD,
             "message": (
-                f"{source}: kept as it was: {told_name(because)} was not read whole; mend it, or"
-                " delete it"
+                f"{source}: kept as it was: {describe_source(because)} was not read whole;"
+                " mend it, or delete it"
             ),
         }
         for source, because in zip(left["source"], left["because"], strict=True)

@@ -127,7 +127,7 @@ def _route_completions(
 
         async def streamed() -> Response:
             stream = await queries.stream(frames, claim)
-            return EventStream(stream, access.asker.all_told, _error_chunk)
+            return EventStream(stream, access.asker.sees_internals, _error_chunk)
 
         return await answered(http, streamed() if body.stream else queries.run(work, claim))
 

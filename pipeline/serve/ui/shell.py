@@ -107,7 +107,7 @@ def _loaded(access: Access) -> dict[str, Any]:
         problem = texts()["shell"]["nothing_loaded"].format(workspace=access.workspace)
         return {"loaded": None, "problem": problem, "command": "graphmill run"}
     except GraphmillError as error:
-        message = failure_of(error, access.asker.all_told).message
+        message = failure_of(error, access.asker.sees_internals).message
         problem = texts()["shell"]["unavailable"].format(problem=message)
         return {"loaded": None, "problem": problem, "command": ""}
     # Runs are about the project's own workspace alone.

@@ -36,7 +36,7 @@ from pipeline.stores.postgres.schema import (
     SOURCE_LISTS,
     VECTOR_TABLES,
 )
-from pipeline.stores.postgres.sources import is_of, told_by
+from pipeline.stores.postgres.sources import is_of, limit_to_visible
 
 MOST_KEPT = 100
 """The number of queries of one function that are cached."""
@@ -71,7 +71,7 @@ def searches(
         rows_near = _select_nearest(rows, distance, f"limit_{place}")
         rows_near = rows_near.where(of_model(rows, embedding_key))
         if allowed.within:
-            rows_near = rows_near.where(told_by(rows, allowed))
+            rows_near = rows_near.where(limit_to_visible(rows, allowed))
         near.append(rows_near.add_columns(literal(place).label("place")).subquery())
     of_all_searches = [select(each.c.place, each.c.distance, each.c.id) for each in near]
     found = union_all(*of_all_searches).subquery("found")

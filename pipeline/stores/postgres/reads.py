@@ -30,7 +30,7 @@ from pipeline.stores.postgres.schema import (
     REPORTS,
     VECTOR_TABLES,
 )
-from pipeline.stores.postgres.sources import sources_of, told_by
+from pipeline.stores.postgres.sources import limit_to_visible, sources_of
 from pipeline.stores.postgres.statements import select_statements
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
 from pipeline.stores.reads import (
@@ -392,7 +392,7 @@ class PostgresReads(PostgresDatabase):
             .limit(limit)
         )
         if within:
-            query = query.where(told_by(REPORTS, self.allowed(within)))
+            query = query.where(limit_to_visible(REPORTS, self.allowed(within)))
         return self.records(Report, query)
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:

@@ -9,7 +9,7 @@ from pipeline.stores.postgres.conditions import Allowed
 from pipeline.stores.postgres.schema import CHUNKS, REPORTS, SOURCE_LISTS
 
 
-def told_by(table: Table, allowed: Allowed) -> ColumnElement[bool]:
+def limit_to_visible(table: Table, allowed: Allowed) -> ColumnElement[bool]:
     """Return the condition that a caller who may see the allowed documents only may see the row.
 
     One source in these documents is enough. A report reveals all of its sources, so all of them

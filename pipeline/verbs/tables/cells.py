@@ -16,7 +16,7 @@ from pydantic import Field
 from pipeline.contract.cells import with_json_texts
 from pipeline.contract.schemas import STRING, TableSchema, type_name
 from pipeline.settings.validation import did_you_mean
-from pipeline.snapshots.ranks import told_of_missing
+from pipeline.snapshots.ranks import advise_on_missing_column
 
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A name that a verb may give to a new column."""
@@ -25,7 +25,7 @@ ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 def field_of(schema: TableSchema, name: str) -> pa.Field:
     """Return the field of this column. Raises ValueError if the table does not have it."""
     if name not in schema.columns:
-        hint = told_of_missing(name, schema.columns) or did_you_mean(name, schema.columns)
+        hint = advise_on_missing_column(name, schema.columns) or did_you_mean(name, schema.columns)
         raise ValueError(f"no column '{name}'; {hint}")
     return schema.arrow.field(name)
 
