@@ -1,8 +1,10 @@
 """Write an answer as a chat client shows it: citations numbered in order, with links to passages.
 
 Clients show the text as Markdown. The answer's own check has made every number in brackets either a
-citation or no number in brackets. Here no link is left but those of the list at the end, so that no
-text can lead a reader elsewhere under a number, nor forge such a list.
+citation or no number in brackets. Here no link with words of its own is left but those of the list
+at the end, so that no text can lead a reader elsewhere under a number, nor forge such a list. Plain
+addresses are left, which some clients make links of: a reader sees where they lead, and the check
+has removed those that no shown document has.
 """
 
 import re
@@ -27,9 +29,13 @@ _MAKES_LINK = frozenset("([:")
 """Characters with which Markdown makes a link of the brackets before them."""
 _MAKES_HTML = re.compile(r"[a-z!?/]", re.IGNORECASE)
 """Characters with which ``<`` begins a tag, a comment or another piece of HTML."""
-_FENCE = "```"
-_OPENS_CODE = re.compile(r"```[^`]*")
-"""A line that begins a block of code wherever it stands."""
+_OPENS_CODE = re.compile(r"(```+)[^`]*")
+"""A line that begins a block of code for every client."""
+_ENDS_CODE = re.compile(r"(```+)[ \t]*")
+"""A line that ends a block of code, if it has at least as many marks as its beginning."""
+_IN_DOUBT = re.compile(r"[\s>*+\-\d.)]*(```|~~~|\$\$)|.*\r", re.DOTALL)
+"""A line that may begin or end code, or mathematics: this depends on the lines before it, or on the
+client. Line ends without a line feed are included."""
 _NO_MARKDOWN = str.maketrans("[]<>\\`*|", "()()/'··")
 """Signs of a title that could end the link, or begin something else in it."""
 
@@ -64,7 +70,10 @@ class Rendering:
     _read: int = 0
     _written: int = 0
     _line: list[str] = field(default_factory=list)
-    _in_code: bool = False
+    _code_marks: int = 0
+    """The number of marks that began the block of code of this line; 0 outside of code."""
+    _is_in_doubt: bool = False
+    """Whether a line in doubt was written, so that nothing counts as code any more."""
 
     def show(self, references: Sequence[Reference]) -> None:
         """Take the references that the text may cite from now on."""
@@ -133,7 +142,7 @@ class Rendering:
             last = self._line[-1] if self._line else ""
             is_link = last == "]" and sign in _MAKES_LINK
             is_html = last == "<" and _MAKES_HTML.match(sign)
-            if (is_link or is_html) and not self._in_code:
+            if (is_link or is_html) and not self._code_marks:
                 written.append(JOINER)
             written.append(sign)
             self._line.append(sign)
@@ -146,14 +155,28 @@ class Rendering:
     def _end_line(self) -> None:
         """Note whether the next line is code.
 
-        In doubt it is none: a link that is taken for code would work.
+        In doubt it is none, from there to the end: a link that is taken for code would work.
+        Source: CommonMark 0.31, section 4.5 (fenced code blocks).
         """
-        line = "".join(self._line)
-        if self._in_code:
-            self._in_code = not line.lstrip().startswith(_FENCE)
-        else:
-            self._in_code = bool(_OPENS_CODE.fullmatch(line.rstrip("\n")))
+        line = "".join(self._line).removesuffix("\n")
         self._line.clear()
+        if self._is_in_doubt:
+            return
+        if self._code_marks:
+            end = _ENDS_CODE.fullmatch(line)
+            if end and len(end[1]) >= self._code_marks:
+                self._code_marks = 0
+                return
+            # Another kind of fence is text within this one.
+            in_doubt = "\r" in line or line.lstrip().startswith("```")
+        else:
+            begin = _OPENS_CODE.fullmatch(line)
+            if begin and "\r" not in line:
+                self._code_marks = len(begin[1])
+                return
+            in_doubt = bool(_IN_DOUBT.match(line))
+        if in_doubt:
+            self._is_in_doubt, self._code_marks = True, 0
 
 
 def title_of(reference: Reference) -> str:

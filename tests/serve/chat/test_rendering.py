@@ -5,6 +5,9 @@ import re
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from pipeline.query.citations.annotations import Annotation
 from pipeline.query.context import Reference
@@ -15,6 +18,7 @@ from pipeline.serve.chat.rendering import (
     title_of,
     without_sources,
 )
+from tests.sizes import size
 
 LINKS = Permalinks("https://wiki.example.org/w/default")
 
@@ -73,6 +77,11 @@ def test_passages_are_numbered_in_the_order_in_which_they_are_cited():
         "    ```\n[A title](https://evil.example)",
         "```\na\n  ```\n[A title](https://evil.example)",
         "``` a ` b\n[A title](https://evil.example)",
+        "~~~\n```\n~~~\n[A title](https://evil.example)",
+        " ```\n```\n[A title](https://evil.example)",
+        "```\n    ```\n```\n[A title](https://evil.example)",
+        "a\r```\rb\n```\n[A title](https://evil.example)",
+        "> ```\n```\n```\n[A title](https://evil.example)",
     ],
 )
 def test_no_link_of_the_text_is_left(text: str):
@@ -82,6 +91,21 @@ def test_no_link_of_the_text_is_left(text: str):
         assert not re.search(r"\][(\[:]", shown)
 
 
+FENCES = st.sampled_from(
+    ["```", "````", "~~~", " ```", "    ```", "> ```", "- ```", "```py", "words", "", "a\r```"]
+)
+LINK = "[A title](https://evil.example)"
+
+
+@given(lines=st.lists(FENCES, min_size=1, max_size=4), indent=st.sampled_from(["", "- ", "> "]))
+@settings(max_examples=size(300, 5000))
+def test_markdown_makes_no_link_after_fences_of_any_kind(lines: list[str], indent: str):
+    text = "\n".join([*lines, f"{indent}{LINK}", ""])
+    tokens = MarkdownIt().parse(written(text))
+    made = [child.type for token in tokens for child in token.children or ()]
+    assert "link_open" not in made
+
+
 def test_no_html_of_the_text_is_left():
     text = 'He did. <a href="https://evil.example">A title</a> <!--\n```\n-->[a](b) 1 < 2'
     shown = written(text)
@@ -89,8 +113,9 @@ def test_no_html_of_the_text_is_left():
     assert not re.search(r"<[a-zA-Z/!?]", shown)
 
 
-def test_blocks_of_code_stay_as_they_are():
-    code = "```python\nhandlers[a](x)\nif a <b: d[e]: int\n```\n"
+@pytest.mark.parametrize("marks", ["```", "````"])
+def test_blocks_of_code_stay_as_they_are(marks: str):
+    code = f"{marks}python\nhandlers[a](x)\n~~~\nif a <b: d[e]: int\n{marks}\n"
     assert written(f"He did [1].\n\n{code}") == f"He did [1].\n\n{code}"
 
 
