@@ -63,6 +63,7 @@ class BackupManifest:
     - ``owner`` and ``folder`` are those of the project, ``workflow`` the one loaded last, or "".
     - ``keys`` are the variables that stand in settings.yaml for secrets that were written there.
     - ``left_out`` has what the backup does not have, with the reason.
+    - ``mode`` has the permissions of the project's folder.
     """
 
     created: str
@@ -74,6 +75,7 @@ class BackupManifest:
     with_keys: bool
     keys: tuple[str, ...]
     left_out: Mapping[str, str]
+    mode: int
     files: tuple[Member, ...] = field(default=(), repr=False)
 
     @property
@@ -88,7 +90,7 @@ class ArchiveWriter:
     archive: zipfile.ZipFile
     files: list[Member] = field(default_factory=list)
 
-    def about(self) -> None:
+    def write_about(self) -> None:
         self.archive.writestr(README, ABOUT)
 
     def add(self, path: str, source: IO[bytes], mode: int, mtime: float, size: int) -> str:
@@ -222,9 +224,9 @@ def _read_manifest(file: Path, archive: zipfile.ZipFile) -> BackupManifest:
             )
         files = tuple(_member_of(file, entry) for entry in content.pop("files"))
         manifest = BackupManifest(**{**content, "keys": tuple(content["keys"])}, files=files)
+        _refuse_double(file, manifest, archive)
     except (*_UNREADABLE, TypeError, AttributeError) as error:
         raise DamagedError(file, f"{MANIFEST} cannot be read ({error})", NO_USE) from error
-    _refuse_double(file, manifest, archive)
     return manifest
 
 

@@ -13,6 +13,8 @@ from pipeline.files import PARTIAL, full_disk_named, is_living
 
 NUMBER_AND_MARK = re.compile(r"-(\d+)-[0-9a-f]+" + re.escape(PARTIAL) + "$")
 """The end of the name of something unfinished: the number of its process, and a random mark."""
+_in_use: set[Path] = set()
+"""The unfinished paths of this process."""
 
 
 @contextmanager
@@ -25,15 +27,25 @@ def path_beside(final: Path) -> Iterator[Path]:
     prefix = f".{final.name}-"
     for left in final.parent.glob(f"{glob.escape(prefix)}*{PARTIAL}"):
         found = NUMBER_AND_MARK.search(left.name)
-        if found and not is_living(int(found[1])):
+        if found and not _is_in_use(left, int(found[1])):
             _remove(left)
     path = final.parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}{PARTIAL}"
+    _in_use.add(path)
     try:
         with full_disk_named(final.parent):
             final.parent.mkdir(parents=True, exist_ok=True)
             yield path
     finally:
         _remove(path)
+        _in_use.discard(path)
+
+
+def _is_in_use(path: Path, process: int) -> bool:
+    """Check that a living process writes the path.
+
+    In a container each process may have the same number as the one before it, which is dead.
+    """
+    return path in _in_use if process == os.getpid() else is_living(process)
 
 
 def _remove(path: Path) -> None:

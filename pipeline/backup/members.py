@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dotenv import dotenv_values
 from pydantic import BaseModel
@@ -67,7 +67,7 @@ class ProjectFiles:
         keys = set() if self.with_keys else self._key_files()
         self._note_what_is_elsewhere()
         # Only links that settle where data and documents are, are followed.
-        for place, folders, files in os.walk(root, onerror=_refuse_unreadable, followlinks=True):
+        for place, folders, files in os.walk(root, onerror=refuse_unreadable, followlinks=True):
             below = "" if Path(place) == root else f"{Path(place).relative_to(root).as_posix()}/"
             folders[:] = [
                 name
@@ -124,6 +124,13 @@ class ProjectFiles:
         return None if self.project.root.resolve().is_relative_to(folder) else folder
 
     def _belongs(self, name: str, keys: set[Path]) -> bool:
+        try:
+            return self._is_member(name, keys)
+        except FileNotFoundError:
+            # It has gone since it was listed, as a journal does when its database is closed.
+            return False
+
+    def _is_member(self, name: str, keys: set[Path]) -> bool:
         path = self.project.root / name
         if path.is_symlink():
             self.left_out[name] = "a link"
@@ -186,17 +193,24 @@ def _is_beside_sqlite(path: Path) -> bool:
 def _is_backup(path: Path) -> bool:
     """Return whether a file is a backup: it would be in every later one."""
     # The name of the first member follows the 30 bytes of its header.
-    with path.open("rb") as file:
-        return file.read(30 + len(README))[30:] == README.encode()
-
-
-def _refuse_unreadable(error: OSError) -> None:
-    raise DataError(f"{error.filename}: {error.strerror}; let this user read it") from error
+    return _first_bytes(path, 30 + len(README))[30:] == README.encode()
 
 
 def is_sqlite(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(SQLITE)) == SQLITE
+    return _first_bytes(path, len(SQLITE)) == SQLITE
+
+
+def _first_bytes(path: Path, count: int) -> bytes:
+    """Return the first bytes of a file. Raises DataError if this user may not read it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except PermissionError as error:
+        refuse_unreadable(error)
+
+
+def refuse_unreadable(error: OSError) -> NoReturn:
+    raise DataError(f"{error.filename}: {error.strerror}; let this user read it") from error
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def restore_files(
                 f"restore: what was purged after {manifest.created} is not known here, so it is"
                 f" back; restore with --purged and the present {LIST} to have it purged again"
             )
-        _publish(temporary, folder)
+        _publish(temporary, folder, manifest.mode)
     return RestoredFiles(folder, manifest, is_copy, tuple(again), tuple(notes))
 
 
@@ -317,10 +317,10 @@ def _take_out_of_file(project: Services, document: str) -> list[str]:
     return []
 
 
-def _publish(temporary: Path, folder: Path) -> None:
-    """Give the folder its name. All files are on disk before."""
+def _publish(temporary: Path, folder: Path, mode: int) -> None:
+    """Give the folder its permissions and its name. All files are on disk before."""
     os.sync()
-    temporary.chmod(0o755)
+    temporary.chmod(mode)
     try:
         # An empty folder is replaced, another one is not.
         temporary.rename(folder)

@@ -6,6 +6,7 @@ replies that these tables were made of. If a file has gone meanwhile, because of
 the backup begins anew.
 """
 
+import errno
 import os
 import sqlite3
 import zipfile
@@ -25,7 +26,7 @@ from pipeline.backup.archive import (
     open_backup,
 )
 from pipeline.backup.beside import path_beside
-from pipeline.backup.members import ProjectFiles, generations_of, is_sqlite
+from pipeline.backup.members import ProjectFiles, generations_of, is_sqlite, refuse_unreadable
 from pipeline.backup.settings_text import with_values, without_secrets
 from pipeline.errors import (
     DamagedError,
@@ -168,7 +169,7 @@ def _write_members(
     temporary.touch(mode=0o600)
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
         writer = ArchiveWriter(archive)
-        writer.about()
+        writer.write_about()
         _add_snapshots(project, writer, advanced)
         # The order matters: the cache has more replies than the tables need, never fewer.
         found = ProjectFiles(project, file.resolve(), with_keys)
@@ -186,7 +187,7 @@ def _write_members(
         manifest = BackupManifest(
             clock_now(), version("graphmill"), owner, str(project.root),
             project.settings.workspace, _workflow_to_load(project), with_keys,
-            tuple(keys), found.left_out,
+            tuple(keys), found.left_out, project.root.stat().st_mode & 0o777,
         )  # fmt: skip
         writer.finish(manifest)
 
@@ -255,7 +256,7 @@ def _copy(path: Path, name: str, writer: ArchiveWriter, mode: int | None = None)
             own_mode = state.st_mode if mode is None else mode
             return writer.add(name, source, own_mode, state.st_mtime, state.st_size)
     except PermissionError as error:
-        raise DataError(f"{path}: {error.strerror}; let this user read it") from error
+        refuse_unreadable(error)
 
 
 @contextmanager
@@ -277,6 +278,8 @@ def _sqlite_copy(path: Path, file: Path) -> Iterator[Path]:
                 # Everything is in one file then; the restored one gets a journal when it is opened.
                 target.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(copied)) from error
             raise DataError(
                 f"{path}: a database that cannot be read ({error}); close what holds it, or mend"
                 " it, then back up again"

@@ -1,6 +1,7 @@
 """A backup is restored into another folder with the same tables and stores, without a call."""
 
 import os
+import shutil
 import sqlite3
 import time
 import zipfile
@@ -11,8 +12,10 @@ from threading import Thread
 
 import pytest
 
+from pipeline.backup.beside import path_beside
 from pipeline.backup.members import ProjectFiles
-from pipeline.errors import UsageError
+from pipeline.errors import DiskFullError, UsageError
+from pipeline.files import PARTIAL
 from pipeline.project import Project
 from pipeline.runs.owner import OWNER_FILE
 from pipeline.settings.init import init_project
@@ -199,6 +202,7 @@ def test_odd_files_survive(tmp_path: Path, postgres_url: str):
     (inputs / "away").symlink_to("/etc")
     (folder.root / "run.sh").write_text("true")
     (folder.root / "run.sh").chmod(0o750)
+    folder.root.chmod(0o700)
     with folder.open() as project:
         report = project.backup(folder.root / "first.zip")
         second = project.backup(folder.root / "second.zip")
@@ -215,6 +219,57 @@ def test_odd_files_survive(tmp_path: Path, postgres_url: str):
     for name in ("__pycache__/a.txt", "notes-wal", "half.partial", "named.txt"):
         assert (there / name).is_file()
     assert os.stat(tmp_path / "copy/run.sh").st_mode & 0o777 == 0o750
+    assert os.stat(tmp_path / "copy").st_mode & 0o777 == 0o700
+
+
+def test_a_journal_that_goes_as_its_database_is_copied_is_no_member(tmp_path: Path):
+    folder = new_project(tmp_path / "p", NO_STORE)
+    notes = folder.root / "notes.sqlite"
+    left = sqlite3.connect(notes)
+    left.execute("PRAGMA journal_mode = WAL")
+    left.execute("CREATE TABLE notes (text)")
+    # A process that was killed leaves its journals: a copy of the three files is like that.
+    for name in ("notes.sqlite", "notes.sqlite-wal", "notes.sqlite-shm"):
+        shutil.copy(folder.root / name, folder.root / f"killed-{name}")
+    left.close()
+    with folder.open() as project:
+        found = ProjectFiles(project, tmp_path / "b.zip", with_keys=False)
+        names = []
+        for name in found:
+            names.append(name)
+            if name == "killed-notes.sqlite":
+                for suffix in ("-wal", "-shm"):
+                    (folder.root / f"{name}{suffix}").unlink()
+    assert {"notes.sqlite", "killed-notes.sqlite"} <= set(names)
+
+
+def test_what_a_process_of_the_same_number_left_is_removed(tmp_path: Path):
+    """In a container, each process may have the number 1."""
+    final = tmp_path / "b.zip"
+    left = tmp_path / f".b.zip-{os.getpid()}-0123456789abcdef{PARTIAL}"
+    left.touch()
+    with path_beside(final) as first, path_beside(final):
+        first.touch()
+        with path_beside(final):
+            assert first.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_while_a_database_is_copied_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = new_project(tmp_path / "p", NO_STORE)
+    with closing(sqlite3.connect(folder.root / "notes.sqlite")) as notes:
+        notes.execute("CREATE TABLE notes (text)")
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def refuse(*_: object, **__: object) -> sqlite3.Connection:
+        raise error
+
+    monkeypatch.setattr("pipeline.backup.write.sqlite3.connect", refuse)
+    with folder.open() as project, pytest.raises(DiskFullError):
+        project.backup(tmp_path / "b.zip")
 
 
 def test_keys_stay_out_where_the_input_folder_is_the_project(tmp_path: Path):

@@ -24,6 +24,7 @@ ORIGIN = {
     "with_keys": False,
     "keys": [],
     "left_out": {},
+    "mode": 0o755,
     "version": VERSION,
 }
 
@@ -70,6 +71,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, path: str):
         ([entry("a", b"x"), entry("a", b"x", member="b")], {"files/a": b"x", "b": b"x"}, "twice"),
         ([entry("a", b"x"), entry("b", b"x", member="files/a")], {"files/a": b"x"}, "twice"),
         ([entry("a", b""), entry("a/b", b"")], {"files/a": b"", "files/a/b": b""}, "written"),
+        ([entry("a", b"x", member=["a"])], {"files/a": b"x"}, "manifest.json cannot be read"),
         ([entry("a", b"x", mode="all")], {"files/a": b"x"}, "manifest.json cannot be read"),
         ([{"path": "a"}], {"files/a": b"x"}, "manifest.json cannot be read"),
     ],
