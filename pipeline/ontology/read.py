@@ -18,7 +18,7 @@ from pipeline.ontology.schema import (
     Property,
     RelationshipType,
 )
-from pipeline.settings.validation import did_you_mean, not_yaml, parse_yaml
+from pipeline.settings.validation import RepeatedKeyError, did_you_mean, not_yaml, parse_yaml
 
 FILE = "ontology.yaml"
 _KEYS_OF: Mapping[str, Sequence[str]] = {
@@ -56,14 +56,12 @@ def parse_ontology(text: str, where: str) -> Ontology | None:
     """
     try:
         content = parse_yaml(text)
+    except RepeatedKeyError as error:
+        raise SettingsError(f"{where}:{error.line}: {error.place}: {error.problem}") from None
     except yaml.YAMLError as error:
         raise SettingsError(f"{where}: {not_yaml(error)}") from None
     if content is None:
         return None
-    repeated = _find_repeated_key(text)
-    if repeated is not None:
-        key, line = repeated
-        raise SettingsError(f"{where}:{line}: {key}: the key is there twice; write one")
     if not isinstance(content, dict):
         raise SettingsError(f"{where}: expected entity_types or relationship_types; write them")
     if neo4j_graphrag.is_schema(content):
@@ -76,32 +74,6 @@ def parse_ontology(text: str, where: str) -> Ontology | None:
     for fault in find_faults(ontology):
         raise SettingsError(_at(where, text, fault.place, fault.message))
     return ontology
-
-
-def _find_repeated_key(text: str) -> tuple[str, int] | None:
-    """Return a key that a mapping has twice, with the line of the second one, or None.
-
-    Without this check the values of the first one would be lost without a message.
-    """
-    waiting: list[Any] = [yaml.compose(text, Loader=yaml.CSafeLoader)]
-    # An alias is the node of its anchor, which may even contain it.
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        if not isinstance(node, yaml.MappingNode):
-            continue
-        keys: set[str] = set()
-        for key, value in node.value:
-            waiting.append(value)
-            if isinstance(key, yaml.ScalarNode) and key.value in keys:
-                return key.value, key.start_mark.line + 1
-            keys.add(str(key.value))
-    return None
 
 
 def _choose_fault(error: ValidationError) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 _BOOL, _VALUE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:value"
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.CSafeLoader):
@@ -27,13 +28,65 @@ _Loader.add_implicit_resolver(
 )
 
 
+class RepeatedKeyError(yaml.MarkedYAMLError):
+    """A mapping has a key twice.
+
+    ``place`` has the key and those above it, joined by dots; ``line`` is that of the second one.
+    """
+
+    def __init__(self, place: str, mark: Any) -> None:
+        super().__init__(problem="the key is there twice; keep one of them", problem_mark=mark)
+        self.place = place
+        self.line: int = mark.line + 1
+
+
 def parse_yaml(text: str) -> Any:
-    """Return the single document in the text. Raises yaml.YAMLError if it is malformed."""
+    """Return the single document in the text.
+
+    Raises yaml.YAMLError if it is malformed, and RepeatedKeyError, which is one, for a mapping that
+    has a key twice: the first of the two values would be lost without a message.
+    """
     loader = _Loader(text)
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        # Before values are made of the nodes, since merge keys (<<) are replaced by that.
+        _refuse_repeated_keys(node)
+        return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _refuse_repeated_keys(top: yaml.Node) -> None:
+    """Raise RepeatedKeyError for the first key in the text that its mapping has twice."""
+    repeated: list[tuple[int, RepeatedKeyError]] = []
+    waiting: list[tuple[str, Any]] = [("", top)]
+    # An alias is the node of its anchor, which may even contain it.
+    seen: set[int] = set()
+    while waiting:
+        place, node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += [(place, entry) for entry in node.value]
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        keys: set[str] = set()
+        for key, value in node.value:
+            # Several merge keys lose nothing: each adds its own keys.
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                waiting.append((place, value))
+                continue
+            key_place = f"{place}.{key.value}" if place else key.value
+            if key.value in keys:
+                mark = key.start_mark
+                repeated.append((mark.index, RepeatedKeyError(key_place, mark)))
+            keys.add(key.value)
+            waiting.append((key_place, value))
+    if repeated:
+        raise min(repeated, key=lambda found: found[0])[1]
 
 
 def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
@@ -91,11 +144,15 @@ def did_you_mean(name: str, known: Iterable[str], them: str = "have") -> str:
 
 
 def not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """Return where a text stops being YAML, and what to do. It quotes nothing of the text, which
-    may be a secret."""
+    """Return where a text stops being YAML, and what to do.
+
+    It quotes nothing of the text, which may be a secret, except a key that is there twice.
+    """
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return "not a YAML text in UTF-8; correct its encoding"
+    if isinstance(error, RepeatedKeyError):
+        return f"line {error.line}: {error.place}: {error.problem}"
     return (
         f"not YAML at line {mark.line + 1}, column {mark.column + 1}; correct it, or quote the"
         " value"

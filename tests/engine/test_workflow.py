@@ -62,6 +62,8 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
         ("inputs: {numbers: evens}", "inputs: {numbers: rejects}",
             r"step '\w+' reads 'rejects', which"),
         ("steps:", "steps: [", "not YAML at line"),
+        ("{path: numbers.txt}", "{path: numbers.txt, path: x}",
+            r"line \d+: steps\.args\.path: the key is there twice; keep one of them"),
         ("steps:", "step:", r"unknown key 'step'; did you mean 'steps'\?"),
         ("{texts: more_texts}", "{texts: t}\n    models: {chat: careful}",
          r"step 'describe_again': models: chat: no model 'careful' in the settings; name one of models\.chat: default"),  # noqa: E501
