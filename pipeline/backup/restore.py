@@ -18,6 +18,7 @@ from typing import Any
 from pipeline.backup.archive import ArchiveReader, BackupManifest, open_backup
 from pipeline.backup.beside import path_beside
 from pipeline.backup.members import SQLITE_ASIDE
+from pipeline.backup.schedules import move_schedules
 from pipeline.backup.settings_text import with_values
 from pipeline.backup.write import SNAPSHOTS
 from pipeline.errors import (
@@ -117,7 +118,7 @@ def restore_files(
 
     Raises UsageError for a folder that is not empty, DamagedError for a damaged or hostile backup,
     DiskFullError, and DataError if a purged document cannot be purged from it. Then nothing is
-    left.
+    left. A schedule in nightly/ is written for the new folder, or put aside.
     """
     _refuse_used(folder)
     with open_backup(file) as backup, path_beside(folder) as temporary:
@@ -135,6 +136,7 @@ def restore_files(
         if listed is not None:
             PurgedDocuments.of(temporary).take_over(PurgedDocuments.at(listed))
         notes = _put_unusable_list_aside(temporary)
+        notes += move_schedules(temporary, original, folder, settings)
         again = _purge_again(temporary, overrides, settings, notes)
         if listed is None:
             notes.append(

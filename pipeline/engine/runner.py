@@ -344,7 +344,7 @@ class Runner:
             raise UsageError(
                 f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
                 " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
-                " use --max-tokens"
+                " give --max-tokens in its place, also in a schedule such as nightly/crontab"
             )
 
     def _reuse_or_run(

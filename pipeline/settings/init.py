@@ -5,9 +5,10 @@ from collections.abc import Container
 from importlib.resources import files
 from pathlib import Path
 
-from pipeline.errors import UsageError
+from pipeline.errors import SettingsError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.settings.schedules import with_real_paths
+from pipeline.settings.file import read_settings
+from pipeline.settings.schedules import as_schedule, find_command, find_unpriced
 
 PACKAGE = Path(str(files("pipeline")))
 PACKAGED = PACKAGE / "templates"
@@ -71,10 +72,11 @@ def init_project(
         raise UsageError(f"init: no prompts in '{language}' come with graphmill; have: {have}")
     sources = {
         name: source.read_text(encoding="utf-8")
-        for name, source in _templates(sample, nightly, language).items()
+        for name, source in _templates(sample, language).items()
     }
-    for name in [name for name in sources if name.startswith(f"{NIGHTLY}/")]:
-        sources[name] = with_real_paths(Path(name).name, sources[name], folder)
+    if nightly:
+        # Without a command that a schedule could start, nothing is written.
+        find_command()
     if f"workflows/{workflow}.yaml" not in sources:
         have = ", ".join(
             sorted(Path(name).stem for name in sources if name.startswith("workflows/"))
@@ -95,19 +97,42 @@ def init_project(
         _check_no_documents_but(sources, folder)
     (folder / "data" / "input").mkdir(parents=True, exist_ok=True)
     written, kept = [], []
-    for name, content in sorted(sources.items()):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(content)
-        except FileExistsError:
-            kept.append(name)
-        else:
-            written.append(name)
-            if path.suffix == SCRIPT:
-                path.chmod(path.stat().st_mode | 0o111)
-    return written, kept
+    for name, content in sources.items():
+        (written if _write_new(folder / name, content) else kept).append(name)
+    if nightly:
+        # The settings that are there now say whether a limit of costs can hold.
+        unpriced = _find_unpriced(folder)
+        for source in schedule_examples():
+            name, text = f"{NIGHTLY}/{source.name}", source.read_text(encoding="utf-8")
+            schedule = as_schedule(source.name, text, folder, unpriced)
+            (written if _write_new(folder / name, schedule) else kept).append(name)
+    return sorted(written), sorted(kept)
+
+
+def schedule_examples() -> list[Path]:
+    """Return the files of a schedule that come with the package."""
+    return sorted((shipped() / "examples" / "nightly").glob("*"))
+
+
+def _find_unpriced(folder: Path) -> str:
+    try:
+        return find_unpriced(read_settings(folder))
+    except SettingsError:
+        # With a limit of costs a run spends nothing that it could not limit.
+        return ""
+
+
+def _write_new(path: Path, content: str) -> bool:
+    """Write a file, and return whether it is new. A file that is there is left as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(content)
+    except FileExistsError:
+        return False
+    if path.suffix == SCRIPT:
+        path.chmod(path.stat().st_mode | 0o111)
+    return True
 
 
 def _check_no_documents_but(sample: Container[str], folder: Path) -> None:
@@ -120,7 +145,7 @@ def _check_no_documents_but(sample: Container[str], folder: Path) -> None:
             )
 
 
-def _templates(sample: bool, nightly: bool, language: str) -> dict[str, Path]:
+def _templates(sample: bool, language: str) -> dict[str, Path]:
     """Return the files to copy, each by its path in the project."""
     root = shipped()
     sources = [root / SETTINGS, *root.glob("workflows/*.yaml"), *root.glob("prompts/*.md")]
@@ -130,6 +155,4 @@ def _templates(sample: bool, nightly: bool, language: str) -> dict[str, Path]:
     if language:
         own_prompts = (root / "prompts" / language).glob("*.md")
         found |= {f"prompts/{prompt.name}": prompt for prompt in own_prompts}
-    if nightly:
-        found |= {f"{NIGHTLY}/{source.name}": source for source in root.glob("examples/nightly/*")}
     return found

@@ -10,19 +10,48 @@ import sysconfig
 from pathlib import Path
 
 from pipeline.errors import UsageError
+from pipeline.settings.schema import Settings
 
 PROJECT, COMMAND = "/srv/knowledge", "/opt/graphmill/bin/graphmill"
 SCRIPT = f"{PROJECT}/nightly/nightly.sh"
+SCRIPT_NAME = Path(SCRIPT).name
 USER = "User=graphmill"
 """The paths and the user that the examples name."""
+_MAX_COST = re.compile(r"""--max-cost(?P<comma>,?) (?P<quote>"?)5(?P=quote)""")
+"""The limit of the examples, as an argument of a shell and in a list of YAML."""
+MAX_TOKENS = 20_000_000
+"""The limit in its place. At the price of the shipped model this is about what 5 dollars buy."""
 
 
-def with_real_paths(name: str, text: str, project: Path) -> str:
+def find_unpriced(settings: Settings) -> str:
+    """Return the key of a model whose calls have no known price, or "" if all have one.
+
+    A run with --max-cost is refused if it asks such a model. Models in this process are free.
+    """
+    models = settings.models
+    for name, chat in models.chat.items():
+        if chat.known_price is None:
+            return f"models.chat.{name}"
+    for name, embedding in models.embedding.items():
+        if embedding.kind not in ("builtin", "local") and embedding.price is None:
+            return f"models.embedding.{name}"
+    return ""
+
+
+def as_schedule(name: str, text: str, project: Path, unpriced: str = "") -> str:
     """Return the text of an example with the project's folder, this command and this user.
 
-    ``name`` is that of the file, which says how a path is quoted. Raises UsageError if the command
-    graphmill is not installed.
+    ``name`` is that of the file, which says how a path is quoted. ``unpriced`` is the key of a
+    model without a price: then tokens are limited instead of costs. Raises UsageError if the
+    command graphmill is not installed.
     """
+    if unpriced and _MAX_COST.search(text) and name != SCRIPT_NAME:
+        text = _MAX_COST.sub(rf"--max-tokens\g<comma> \g<quote>{MAX_TOKENS}\g<quote>", text)
+        reason = (
+            f"# A limit of tokens, since {unpriced} has no price in settings.yaml and --max-cost is"
+            " refused without one.\n"
+        )
+        text = reason + text
     folder = str(project.absolute())
     real = {SCRIPT: f"{folder}/nightly/nightly.sh", PROJECT: folder, COMMAND: find_command()}
     # In one pass, since a real path may begin with one of the examples'. The script's comes first,

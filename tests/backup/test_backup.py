@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.backup.beside import path_beside
 from pipeline.backup.members import ProjectFiles
+from pipeline.backup.restore import restore_files
 from pipeline.errors import DiskFullError, UsageError
 from pipeline.files import PARTIAL
 from pipeline.project import Project
@@ -270,6 +271,47 @@ def test_a_full_disk_while_a_database_is_copied_is_no_damage(
     monkeypatch.setattr("pipeline.backup.write.sqlite3.connect", refuse)
     with folder.open() as project, pytest.raises(DiskFullError):
         project.backup(tmp_path / "b.zip")
+
+
+def test_the_schedule_of_a_copy_runs_the_copy_alone(tmp_path: Path):
+    """Files that are as ``init --nightly`` writes them name the new folder, others are renamed."""
+    root = tmp_path / "mine"
+    init_project(root, nightly=True)
+    crontab = root / "nightly/crontab"
+    crontab.write_text("# ALERT=mail me\n" + crontab.read_text())
+    (root / "nightly/README").write_text("How we do it.")
+    (root / "nightly/dag.py").write_text(f"PROJECT = '{root}'")
+    with ProjectFolder(root).open() as project:
+        project.backup(tmp_path / "b.zip")
+    copy = tmp_path / "copy"
+    restored = restore_files(tmp_path / "b.zip", copy)
+    for path in (copy / "nightly").iterdir():
+        if path.suffix != ".original":
+            assert str(root) not in path.read_text(), path.name
+    script = copy / "nightly/nightly.sh"
+    assert f"project={copy}\n" in script.read_text()
+    assert os.access(script, os.X_OK)
+    assert f"-C {copy} run" in (copy / "nightly/graphmill.service").read_text()
+    assert sorted(path.name for path in (copy / "nightly").iterdir()) == [
+        "README", "cronjob.yaml", "crontab.original", "dag.py.original", "graphmill-failed.service",
+        "graphmill.service", "graphmill.timer", "nightly.sh",
+    ]  # fmt: skip
+    written, aside = (note for note in restored.notes if "nightly/" in note)
+    assert "cronjob.yaml, graphmill.service, nightly.sh" in written
+    assert f"crontab, dag.py in nightly/ may run {root}" in aside
+    assert f"'graphmill -C {copy} init --nightly' writes new ones" in aside
+
+
+def test_the_schedule_of_a_project_that_is_back_in_its_folder_stays(tmp_path: Path):
+    root = tmp_path / "mine"
+    init_project(root, nightly=True)
+    (root / "nightly/crontab").write_text(f"0 1 * * * {root}/nightly/nightly.sh run\n")
+    with ProjectFolder(root).open() as project:
+        project.backup(tmp_path / "b.zip")
+    before = {path.name: path.read_text() for path in (root / "nightly").iterdir()}
+    shutil.rmtree(root)
+    restore_files(tmp_path / "b.zip", root)
+    assert {path.name: path.read_text() for path in (root / "nightly").iterdir()} == before
 
 
 def test_keys_stay_out_where_the_input_folder_is_the_project(tmp_path: Path):

@@ -13,7 +13,7 @@ from pipeline.cli import app
 from pipeline.errors import UsageError
 from pipeline.settings.file import read_settings
 from pipeline.settings.init import init_project
-from pipeline.settings.schedules import find_command
+from pipeline.settings.schedules import find_command, find_unpriced
 from pipeline.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +122,47 @@ def test_the_nightly_files_have_the_paths_of_this_project_and_this_graphmill(tmp
         if line[0] != "#":
             words = shlex.split(line.replace(r"\%", "%"))
             assert words[5] == str(folder / "nightly.sh")
+
+
+def limits_of_schedules(folder: Path) -> list[str]:
+    """The limit in each file of a schedule that runs the workflow."""
+    found = []
+    for name in ("crontab", "cronjob.yaml", "graphmill.service"):
+        text = (folder / "nightly" / name).read_text(encoding="utf-8")
+        commands = [line for line in text.splitlines() if line[:1] != "#"]
+        found += re.findall(r"--max-\w+,? \S+(?=, --log|$)", "\n".join(commands), re.MULTILINE)
+    return found
+
+
+def test_a_schedule_limits_tokens_where_a_model_has_no_price(tmp_path: Path):
+    init_project(tmp_path / "shipped", nightly=True)
+    assert limits_of_schedules(tmp_path / "shipped") == [
+        "--max-cost 5", '--max-cost, "5"', "--max-cost 5",
+    ]  # fmt: skip
+    unpriced = "models: {chat: {default: {model: llama, provider: ollama}}}\n"
+    (tmp_path / "settings.yaml").write_text(unpriced, encoding="utf-8")
+    init_project(tmp_path, nightly=True)
+    assert limits_of_schedules(tmp_path) == [
+        "--max-tokens 20000000", '--max-tokens, "20000000"', "--max-tokens 20000000",
+    ]  # fmt: skip
+    for name in ("crontab", "cronjob.yaml", "graphmill.service"):
+        first = (tmp_path / "nightly" / name).read_text(encoding="utf-8").splitlines()[0]
+        assert first.startswith("# A limit of tokens, since models.chat.default has no price")
+    assert len(list(yaml.safe_load_all((tmp_path / "nightly/cronjob.yaml").read_text()))) == 2
+
+
+@pytest.mark.parametrize(
+    ("models", "unpriced"),
+    [
+        ("{}", ""),
+        ("{embedding: {default: {provider: local}}}", ""),
+        ("{embedding: {default: {model: bge-m3}}}", "models.embedding.default"),
+        ("{embedding: {default: {model: bge-m3, price: {input: 0}}}}", ""),
+        ("{chat: {default: {}, judge: {model: other}}}", "models.chat.judge"),
+    ],
+)
+def test_a_model_that_costs_is_found_without_its_price(models: str, unpriced: str):
+    assert find_unpriced(Settings.model_validate({"models": yaml.safe_load(models)})) == unpriced
 
 
 def test_without_a_command_to_start_no_schedule_is_written(
