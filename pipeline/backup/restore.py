@@ -160,7 +160,7 @@ def why_not_load(project: Services) -> str:
                 f"workspace '{name}' of {store}: it shows what {live.place or 'another folder'} has"
                 " loaded, so it is left as it is; to have a copy beside it, set another workspace"
                 f" in {project.root / SETTINGS}, then 'graphmill -C {project.root} load'; to"
-                " replace it, load at once"
+                " replace what it shows, run that command without another workspace"
             )
     return ""
 

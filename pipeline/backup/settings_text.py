@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 VARIABLE = re.compile(r"\$\{\w+(?::-(?P<default>[^}]*))?\}")
 SECRET_NAME = re.compile(r"pass|key|secret|token|sig|authorization", re.IGNORECASE)
 """A part of the names that secrets have in a URL, or in a mapping of the user's own."""
-FREE = frozenset({"extra_body", "args"})
+KEYS_OF_THE_USER = frozenset({"extra_body", "args"})
 """The settings whose keys are the user's own, so that no type says which of them are secret."""
 NULL = "tag:yaml.org,2002:null"
 PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s+|$))*")
@@ -192,7 +192,7 @@ def _secret_paths(value: Any, path: Path) -> Iterator[tuple[Path, bool]]:
 
 def _is_named_secret(path: Path) -> bool:
     """Return whether a key of the user's own, on the way to a value, is the name of a secret."""
-    free = next((place for place, key in enumerate(path) if key in FREE), len(path))
+    free = next((place for place, key in enumerate(path) if key in KEYS_OF_THE_USER), len(path))
     return any(SECRET_NAME.search(str(key)) for key in path[free + 1 :])
 
 

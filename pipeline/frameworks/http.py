@@ -1,7 +1,7 @@
 """A client of ``graphmill serve``, with typed results and the errors of a project.
 
 from graphmill.frameworks.http import Client
-with Client("http://127.0.0.1:8000", key) as client:
+with Client("http://127.0.0.1:8020", key) as client:
     print(client.query("Who built the lighthouse?").answer)
 """
 
