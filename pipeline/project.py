@@ -568,7 +568,7 @@ class Project(Asking):
         """Delete the snapshots and records that no manifest to be kept names.
 
         Kept are the live manifest and the newest ``keep`` of each workflow; earlier runs cannot be
-        loaded any more.
+        loaded any more, and their logs are deleted.
 
         Raises LockedError while a run is under way, UsageError if ``keep`` is below 1.
         """
@@ -577,7 +577,7 @@ class Project(Asking):
         with self.runs.alone():
             if not dry_run:
                 self.snapshots.folder.sweep()
-            return collect_garbage(self.snapshots, keep, dry_run, advanced)
+            return collect_garbage(self.snapshots, keep, dry_run, advanced, self.runs)
 
     def verify(
         self, name: str | None = None, quick: bool = False, advanced: Advanced = silent
@@ -894,8 +894,11 @@ class Project(Asking):
                 changed.close()
 
     def status(self) -> dict[str, Any] | None:
-        """Return the report of the last run, or None before the first."""
-        return self.runs.last()
+        """Return the report of the last run that began, or None before the first.
+
+        Its ``refused`` tells of a later run that did not begin; see ``Runs.status``.
+        """
+        return self.runs.status()
 
     def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
         """Return all runs, or those of these ids, the newest first.

@@ -63,7 +63,7 @@ def query(
 ) -> None:
     """Answer a question over the loaded stores, with sources."""
     with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
-        from pipeline.query.request import read_conditions
+        from pipeline.query.condition_lines import read_conditions
         from pipeline.query.stream import Done, Failed
 
         if as_json:
@@ -107,7 +107,7 @@ def questions(
 ) -> None:
     """Suggest what to ask next."""
     with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
-        from pipeline.query.request import read_conditions
+        from pipeline.query.condition_lines import read_conditions
 
         # The mode is any text here; the project checks it.
         options: dict[str, Any] = {"mode": mode, "model": model}

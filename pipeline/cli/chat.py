@@ -38,7 +38,7 @@ def chat(
 ) -> None:
     """Ask one question after another; each may refer to those before it."""
     with open_project(invocation, folder, overrides) as project:
-        from pipeline.query.request import read_conditions
+        from pipeline.query.condition_lines import read_conditions
 
         options = {
             "mode": mode,

@@ -254,6 +254,9 @@ def print_collected(report: "GcReport") -> None:
         print(line)
     for table, size in report.tables.items():
         print(f"{table:<28} {counted(size.files, 'file'):>12} {size.bytes / 1e6:>10,.1f} MB")
+    if report.logs.files:
+        size = report.logs
+        print(f"{'logs':<28} {counted(size.files, 'file'):>12} {size.bytes / 1e6:>10,.1f} MB")
     total = report.total
     files = f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB"
     if not total.files:

@@ -40,14 +40,14 @@ Part = Annotated[
 
 
 def status(context: typer.Context, folder: Folder = None, as_json: Json = False) -> None:
-    """Show the last run, when it was, and what is running now."""
+    """Show the last run that began, one that was refused since, and what is running now."""
     root = find_root(context, folder)
     with report_errors(root, as_json):
         settings_file(root)
         runs = Runs.of(root)
-        report, going, holder = runs.last(), runs.under_way(), runs.holder()
-        # A run that failed before its first step says nothing about the tables, so the last one
-        # with steps is shown as well.
+        report, going, holder = runs.status(), runs.under_way(), runs.holder()
+        last, refused = runs.last_and_refused()
+        # A load alone says nothing about the steps, so the last run with steps is shown as well.
         before = None
         if report is not None and not report["steps"]:
             before = next((earlier for earlier in runs.reports() if earlier["steps"]), None)
@@ -56,12 +56,13 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         since = done["run_id"] if done and done["steps"] else ""
         killed = [begun for begun in runs.unreported() if begun != going and begun.run_id > since]
         # Reports that are newer than the last readable one cannot be read.
-        last_id = report["run_id"] if report else ""
+        last_id = max((one["run_id"] for one in (last, refused) if one), default="")
         damaged = [run_id for run_id in runs.all_ids() if run_id > last_id]
     if as_json:
         beside = {"under_way": _facts(going), "cut_off": _facts(killed[0] if killed else None)}
         none = "no run yet" if not damaged else "no report of a run can be read"
-        print_json({**(report or {"outcome": None, "message": none}), **beside})
+        nothing = {"outcome": None, "message": none, "refused": None}
+        print_json({**(report or nothing), **beside})
         return
     if going:
         title = _run_title(going.run_id, going.workflow)
@@ -79,8 +80,9 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
             f"{_run_title(run_id, '')}: began {began_at}; its report is damaged: how it ended is"
             " not known"
         )
-    if report:
-        _print_run(report)
+    for one in (refused, last):
+        if one:
+            _print_run(one)
     if before:
         _print_run(before)
     if not (report or going or killed or damaged):

@@ -39,7 +39,8 @@ class Selection:
     def leaves(self, step: str, workflow: Workflow) -> bool:
         """Check that the step is taken as it is."""
         steps = [one.id for one in workflow.steps]
-        before = self.start is not None and steps.index(step) < steps.index(self.start)
+        # A run with an unknown first step is refused, and is reported all the same.
+        before = self.start in steps and steps.index(step) < steps.index(self.start)
         return before or step in self.skip or bool(self.only and step not in self.only)
 
 

@@ -75,7 +75,8 @@ class RunReport:
     stores after the load. ``documents``: how many are new, edited and gone since the run before,
     and how many there are, if the run came so far. ``began`` and ``ended``: the time by the clock,
     in ISO 8601. The run id sorts by time too, but it stays ahead after a clock that was once in the
-    future. Reports of earlier versions have no ``began``.
+    future. Reports of earlier versions have no ``began``. ``not_selected``: the steps that the
+    options of the run left as they were.
     """
 
     run_id: str
@@ -91,6 +92,7 @@ class RunReport:
     documents: Mapping[str, int] = field(default_factory=dict)
     ended: str = ""
     began: str = ""
+    not_selected: tuple[str, ...] = ()
 
     @property
     def totals(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.contract.conditions import DATE, operators, property_of
@@ -13,7 +12,6 @@ from pipeline.settings.query_options import QueryOptions, QuerySettings
 from pipeline.settings.validation import explain
 from pipeline.text.dates import is_uncommon_date
 from pipeline.text.ids import clean
-from pipeline.text.small_yaml import is_small_yaml
 
 FOLLOWED, LONGEST_BEFORE = 2, 500
 """FOLLOWED: earlier questions that the search includes. LONGEST_BEFORE: characters of each."""
@@ -21,7 +19,6 @@ Cleaned = Annotated[str, AfterValidator(clean)]
 """Text that a person writes, without control characters, which no store accepts."""
 _IN_NO_DOCUMENT = re.compile("[\\0\ud800-\udfff]")
 """The null character and lone surrogates, which no store accepts."""
-_CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
 
 
 MOST_CONDITIONS, MOST_VALUES, LONGEST_VALUE = 100, 1_000, 1_000
@@ -163,45 +160,3 @@ def build_request(
         return QueryRequest(**{**defaults.options, **asked, **given})
     except ValidationError as error:
         raise UsageError(explain("query", error, QueryRequest.model_fields)) from None
-
-
-def read_conditions(lines: list[str]) -> dict[str, Any]:
-    """Parse conditions such as ``year>=2020``; return field -> operator -> value.
-
-    ``key=[a, b]`` accepts any of the values. The result has the form of QueryRequest.where.
-    Raises UsageError for a line that is no condition, and for a second condition with the same
-    field and operator.
-    """
-    conditions: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        match = _CONDITION.fullmatch(line)
-        if not match:
-            raise UsageError(
-                f"--where '{line}': no condition; write key=value, or one of != < <= > >= '"
-                " matches '"
-            )
-        field, operator, value = match[1], match[2].strip(), _list_or_text(match[3])
-        if isinstance(value, list):
-            operator = {"=": "in", "!=": "not in"}.get(operator, operator)
-        of_field = conditions.setdefault(field, {})
-        if operator in of_field:
-            raise UsageError(
-                f"--where '{line}': a second condition '{operator}' on '{field}'; for any of"
-                " several: key=[a, b]"
-            )
-        of_field[operator] = value
-    return conditions
-
-
-def _list_or_text(text: str) -> Any:
-    """Return the list if the text is a list in YAML, otherwise the text itself.
-
-    A list with aliases is taken as a text, since a few characters of it may stand for gigabytes.
-    Numbers need no conversion: conditions compare them as numbers.
-    """
-    try:
-        value = yaml.safe_load(text) if is_small_yaml(text) else text
-    except (yaml.YAMLError, ValueError):
-        # A ValueError is raised for a date such as 2020-13-45 and for numbers that are too long.
-        return text
-    return value if isinstance(value, list) else text

@@ -2,17 +2,19 @@
 
 Manifests are deleted first, the oldest first; then records, then snapshots. If it is interrupted
 anywhere, every manifest and every record that is left is complete, and the next collection deletes
-the rest. Run reports and usage are left alone. The work of a run that did not complete has no
+the rest. Logs of runs from before the oldest kept manifest of their workflow are deleted; run
+reports and usage are left alone. The work of a run that did not complete has no
 manifest yet, so it is deleted too; the replies that it paid for stay in the cache.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pipeline.errors import UsageError, counted
+from pipeline.runs.reports import LOG_SUFFIX, Runs
 from pipeline.snapshots.folder import Kept
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, silent
@@ -32,7 +34,8 @@ class GcReport:
     """The files that were deleted, or with ``dry_run`` would be.
 
     ``tables`` maps each table to the size of its deleted snapshots. ``manifests`` maps each
-    workflow to the ids of the runs that can no longer be loaded.
+    workflow to the ids of the runs that can no longer be loaded. ``logs`` are those of runs before
+    the oldest that is kept.
     """
 
     dry_run: bool
@@ -40,10 +43,11 @@ class GcReport:
     manifests: Mapping[str, Sequence[str]]
     records: SnapshotSize
     tables: Mapping[str, SnapshotSize]
+    logs: SnapshotSize = SnapshotSize(0, 0)
 
     @property
     def total(self) -> SnapshotSize:
-        sizes = [self.records, *self.tables.values()]
+        sizes = [self.records, *self.tables.values(), self.logs]
         return SnapshotSize(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
 
     @property
@@ -60,12 +64,17 @@ class GcReport:
 
 
 def collect_garbage(
-    snapshots: SnapshotStore, keep: int, dry_run: bool, advanced: Advanced = silent
+    snapshots: SnapshotStore,
+    keep: int,
+    dry_run: bool,
+    advanced: Advanced = silent,
+    runs: Runs | None = None,
 ) -> GcReport:
     """Keep the live manifests, the newest ``keep`` of each workflow, and the files that they name.
 
     Delete everything else, or only report it if ``dry_run`` is true. The caller must hold the
-    snapshots alone. ``advanced`` is called with the number of deleted files.
+    snapshots alone. ``advanced`` is called with the number of deleted files. ``runs``: those whose
+    logs are collected too.
 
     Raises UsageError if ``keep`` is below 1. Raises DataError, before anything is deleted, if a
     live manifest cannot be read.
@@ -79,7 +88,9 @@ def collect_garbage(
     unneeded.sort(key=lambda kept: kept.name)
     sizes = {folder: _size(list(files)) for folder, files in groupby(unneeded, key=_folder)}
     records = sizes.pop(STEPS, SnapshotSize(0, 0))
-    report = GcReport(dry_run, keep, old, records, sizes)
+    logs = _find_old_logs(runs, snapshots, keep) if runs else []
+    size_of_logs = SnapshotSize(len(logs), sum(log.stat().st_size for log in logs))
+    report = GcReport(dry_run, keep, old, records, sizes, size_of_logs)
     if not dry_run:
         snapshots.tasks.clear()
         gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
@@ -93,7 +104,31 @@ def collect_garbage(
             some = unneeded[start : start + DELETED_AT_ONCE]
             snapshots.folder.delete([kept.name for kept in some])
             advanced("files", len(gone) + start + len(some), expected)
+        for log in logs:
+            log.unlink(missing_ok=True)
     return report
+
+
+def _find_old_logs(runs: Runs, snapshots: SnapshotStore, keep: int) -> list[Path]:
+    """Return the logs of runs from before the oldest kept manifest of their workflow.
+
+    Where a run has no workflow that is known, or one without manifests, the oldest of all counts.
+    """
+    oldest: dict[str, str] = {}
+    for workflow in snapshots.workflows():
+        history = snapshots.history(workflow)
+        if history:
+            oldest[workflow] = history[-keep:][0]
+    if not oldest:
+        return []
+    of_all, newest = min(oldest.values()), max(oldest.values())
+    logs = {log.stem: log for log in runs.folder.glob(f"*{LOG_SUFFIX}") if log.stem < newest}
+    workflows = {entry.run_id: entry.workflow for entry in runs.entries(list(logs))}
+    return [
+        log
+        for run_id, log in sorted(logs.items())
+        if run_id < oldest.get(workflows[run_id], of_all)
+    ]
 
 
 def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dict[str, list[str]]]:

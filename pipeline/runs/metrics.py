@@ -98,25 +98,40 @@ class RunMetrics:
     read: dict[str, _Night] = field(default_factory=dict)
 
     def metrics(self) -> list[Metric]:
-        """Return the metrics of the last run of each workflow, and of its last success."""
+        """Return the metrics of the last run of each workflow, and of its last success.
+
+        A run that did not begin replaces none that did. It is shown beside that.
+        """
         last: dict[str, RunEntry] = {}
+        refused: dict[str, RunEntry] = {}
         successes: dict[str, float] = {}
         for night in self._nights():
             workflow = night.entry.workflow
-            last.setdefault(workflow, night.entry)
+            if not night.entry.did_not_begin:
+                last.setdefault(workflow, night.entry)
+            elif workflow not in last:
+                refused.setdefault(workflow, night.entry)
             if night.succeeded is not None:
                 successes.setdefault(workflow, night.succeeded)
         built = Sample({"project": self._project, "version": version("graphmill")}, 1)
         succeeded = [Sample(self._of(name), when) for name, when in successes.items()]
+        tried = {name: _seconds(entry.ended) for name, entry in refused.items()}
         return [
             Metric("graphmill_build_info", "gauge", "The version of graphmill.", [built]),
             Metric(
                 "graphmill_run_last_success_timestamp_seconds",
                 "gauge",
-                "When the last run that worked on steps ended with exit code 0.",
+                "When the last run that worked on all steps ended with exit code 0.",
                 succeeded,
             ),
-            *self._of_last_runs(last),
+            Metric(
+                "graphmill_run_last_refused_timestamp_seconds",
+                "gauge",
+                "When a run was refused, if none has begun since.",
+                [Sample(self._of(name), when) for name, when in tried.items() if when is not None],
+            ),
+            # Where no run has begun, the refused one is all that there is to see.
+            *self._of_last_runs({**refused, **last}),
         ]
 
     def _nights(self) -> list[_Night]:
@@ -208,12 +223,13 @@ class RunMetrics:
 def _success(report: Mapping[str, Any]) -> float | None:
     """Return when a run succeeded, or None.
 
-    A load alone is no success, since it looks at no document. Nor is a run that asked no model and
-    left replies to the next one.
+    A load alone is no success, since it looks at no document. Nor is a run of some steps, for the
+    others may have been the ones that fail. Nor is a run that asked no model and left replies to
+    the next one.
     """
     indexed = bool(report["steps"])
     waits = any(step["waiting"] for step in report["steps"])
-    if report["exit_code"] != 0 or not indexed or waits:
+    if report["exit_code"] != 0 or not indexed or waits or report["not_selected"]:
         return None
     return _seconds(RunEntry.of(report).ended)
 

@@ -27,6 +27,8 @@ TOTALS = frozenset(
     {"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"}
 )
 """The fields of the totals that the reports of every version have."""
+OF_REFUSED = ("run_id", "workflow", "began", "ended", "exit_code", "message")
+"""The fields of a report that tell of a run that did not begin."""
 BEGUN = ".begun"
 LOG_SUFFIX = ".log"
 STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
@@ -245,6 +247,32 @@ class Runs:
     def last(self) -> dict[str, Any] | None:
         """Return the newest report that can be read, or None if there is none."""
         return next(self.reports(), None)
+
+    def last_and_refused(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """Return the newest report of a run that began, and that of one which was refused since.
+
+        Each is None if there is none. A run that was refused, as for a wrong option, says nothing
+        about the tables, so it hides no run that began.
+        """
+        refused = None
+        for report in self.reports():
+            if not RunEntry.of(report).did_not_begin:
+                return report, refused
+            refused = refused or report
+        return None, refused
+
+    def status(self) -> dict[str, Any] | None:
+        """Return the report of the last run that began, with ``refused``; None before the first.
+
+        ``refused`` tells of the newest run that was tried since and did not begin; it is None if
+        there is none. If no run has begun, the report is that of the refused one.
+        """
+        last, refused = self.last_and_refused()
+        report = last or refused
+        if report is None:
+            return None
+        told = {name: refused[name] for name in OF_REFUSED} if refused else None
+        return {**report, "refused": told}
 
     def last_health(self, workflow: str) -> Mapping[str, float]:
         """Return the health of the extraction, as the newest run of the workflow that measured it

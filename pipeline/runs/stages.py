@@ -103,6 +103,13 @@ class RunState:
         """True if too many rows were rejected or, whatever the setting, all of them."""
         return self.reject_ratio > self.max_reject_ratio or self.reject_ratio == 1
 
+    @property
+    def not_selected(self) -> tuple[str, ...]:
+        """The steps that the options left as they were."""
+        selection = self.options.selection
+        steps = [step.id for step in self.workflow.steps]
+        return tuple(step for step in steps if selection.leaves(step, self.workflow))
+
     def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
         return RunReport(
             self.run_id,
@@ -118,6 +125,7 @@ class RunState:
             self.runner.documents,
             ended=clock_now(),
             began=self.began,
+            not_selected=self.not_selected,
         )
 
     def broken_off(self, error: BaseException) -> RunReport:

@@ -506,7 +506,7 @@ class RequestFields:
     where: Annotated[
         dict[str, Any],
         Description(
-            help="Only documents with this metadata; also < <= > >= !=.",
+            help="Only documents with this metadata; also < <= > >= !=, in, matches, exists.",
             page=(
                 "only documents with these metadata, or with a value of a property;"
                 " [filters](query-filters.md)"

@@ -22,6 +22,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 
 def test_status_begins_with_which_run_it_was_and_when(folder: ProjectFolder):
     assert "no run yet; 'graphmill run' makes one" in folder.invoke("status").stdout
+    assert folder.invoke("status", "--json").json["refused"] is None
     report = folder.invoke("index", "--json").json
     first, *rest = folder.invoke("status").stdout.splitlines()
     began = f"{report['run_id'][:4]}-{report['run_id'][4:6]}-{report['run_id'][6:8]} "
@@ -53,6 +54,16 @@ def test_a_run_that_never_began_hides_no_other(folder: ProjectFolder):
     assert [entry["did_not_begin"] for entry in entries] == [True, False]
     assert entries[1]["seconds"] >= 0
     assert "did not begin: models.chat.default: no api_key and no base_url" in shown[0]
+    status = folder.invoke("status", "--json").json
+    assert (status["run_id"], status["exit_code"]) == (done["run_id"], 0)
+    assert (status["refused"]["workflow"], status["refused"]["exit_code"]) == ("index", 2)
+    assert status["refused"]["message"].startswith("models.chat.default: no api_key")
+    folder.edit_settings(workflow="fast")
+    assert folder.invoke("index", "--only", "chunk_documents").exit_code == 0
+    status = folder.invoke("status", "--json").json
+    assert status["refused"] is None
+    assert "load_documents" in status["not_selected"]
+    assert "chunk_documents" not in status["not_selected"]
     assert " index          did not begin " in folder.invoke("runs").stdout.splitlines()[1]
 
 

@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.project import Project
 from pipeline.query.asker import Asker
-from pipeline.query.request import read_conditions
+from pipeline.query.condition_lines import read_conditions
 from tests.projects import ProjectFolder
 from tests.properties import CANARY, new_towers
 from tests.servers.openai_server import openai_server

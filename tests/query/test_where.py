@@ -1,7 +1,8 @@
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.query.request import build_request, read_conditions
+from pipeline.query.condition_lines import read_conditions
+from pipeline.query.request import build_request
 from pipeline.settings.query_options import QuerySettings
 from tests.query.memory_stores import question
 
@@ -17,6 +18,22 @@ from tests.query.memory_stores import question
         ("source matches letters/*", {"source": {"matches": "letters/*"}}),
         ("title=a=b", {"title": {"=": "a=b"}}),
         ("note=[open", {"note": {"=": "[open"}}),
+        ("note=", {"note": {"=": ""}}),
+        ("language in de", {"language": {"in": ["de"]}}),
+        ("language in de,en", {"language": {"in": ["de", "en"]}}),
+        ("language not  in [de, en]", {"language": {"not in": ["de", "en"]}}),
+        ("language not in de , en", {"language": {"not in": ["de", "en"]}}),
+        ("entity.state in ['a=b', c]", {"entity.state": {"in": ["a=b", "c"]}}),
+        ("language exists", {"language": {"exists": True}}),
+        (" language exists true", {"language": {"exists": True}}),
+        ("language exists false ", {"language": {"exists": False}}),
+        ("title=a in b", {"title": {"=": "a in b"}}),
+        ("title=Salt and pepper", {"title": {"=": "Salt and pepper"}}),
+        ("title=that exists", {"title": {"=": "that exists"}}),
+        ("title matches * exists", {"title": {"matches": "* exists"}}),
+        ("index=1", {"index": {"=": "1"}}),
+        ("due date<2020-01-01", {"due date": {"<": "2020-01-01"}}),
+        ("title=['=x']", {"title": {"in": ["=x"]}}),
     ],
 )
 def test_a_condition_is_read_from_a_line(line: str, condition: dict[str, object]):
@@ -32,6 +49,35 @@ def test_several_conditions_must_all_hold():
 def test_a_line_that_is_no_condition_is_refused(lines: list[str]):
     with pytest.raises(UsageError, match="--where"):
         read_conditions(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("language exists=false", "'exists' and another operator"),
+        ("language exists yes", "exists takes true or false"),
+        ("language not exists", "'not' and another operator"),
+        ("language in=de", "'in' and another operator"),
+        ("language not=de", "'not' and another operator"),
+        ("language in", "no value after 'in'"),
+        ("language in de,,en", "an empty value between commas"),
+        ("made in house=x", "'in' and another operator"),
+        ("year==2020", "two operators"),
+        ("year=>2020", "two operators"),
+        ("year<>2020", "two operators"),
+        ("year>=", "no value after '>='"),
+        ("title matches", "no value after 'matches'"),
+        ("year>=2020 and language=de", "two conditions; give each its own --where"),
+        ("year>=2020, language=de", "two conditions; give each its own --where"),
+        ("exists", "no condition"),
+    ],
+)
+def test_a_malformed_condition_is_refused_with_its_place_and_a_cure(line: str, fact: str):
+    with pytest.raises(UsageError) as raised:
+        read_conditions([line])
+    assert str(raised.value).startswith(f"--where '{line}': ")
+    assert fact in str(raised.value)
+    assert "write" in str(raised.value)
 
 
 @pytest.mark.parametrize(

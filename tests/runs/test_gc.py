@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.contract.schemas import TEXTS
+from pipeline.engine.run_report import RunReport
 from pipeline.errors import DataError, LockedError, UsageError
 from pipeline.runs.gc import GcReport, SnapshotSize, collect_garbage
+from pipeline.runs.reports import Runs, UnfinishedRun
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 from tests.projects import DOCUMENTS, new_project
 
@@ -94,6 +96,29 @@ def test_a_dry_run_says_the_same_and_deletes_nothing(store: SnapshotStore):
     left = sum((store.root / name).stat().st_size for name in files(store))
     assert size - left > dry.total.bytes > 0
     assert dry.to_json()["total"] == {"files": dry.total.files, "bytes": dry.total.bytes}
+
+
+def test_logs_from_before_the_oldest_kept_night_are_deleted(store: SnapshotStore, tmp_path: Path):
+    """Logs of nights without a change stay with the night whose tables they show."""
+    runs = Runs.of(tmp_path)
+    logs = {
+        "run-0": "index", "run-1": "index", "run-2": "index", "run-2b": "index", "run-3": "index",
+        "run-1f": "fast", "run-9": "fast", "run-1o": "never completed", "run-3o": "never completed",
+    }  # fmt: skip
+    for run_id, workflow in logs.items():
+        runs.save(RunReport(run_id, workflow, "failed", 1))
+        runs.log_path(run_id).write_text("{}")
+    runs.note(UnfinishedRun("run-0k", "index"))
+    for unreported in ("run-0k", "run-0u"):
+        runs.log_path(unreported).write_text("{}")
+    old = {"run-0", "run-0k", "run-0u", "run-1", "run-1f", "run-1o"}
+    dry = collect_garbage(store, keep=2, dry_run=True, runs=runs)
+    assert dry.logs == SnapshotSize(len(old), 2 * len(old))
+    assert len(list(runs.folder.glob("*.log"))) == len(logs) + 2
+    assert collect_garbage(store, keep=2, dry_run=False, runs=runs).logs == dry.logs
+    assert {log.stem for log in runs.folder.glob("*.log")} == logs.keys() - old
+    assert set(runs.all_ids()) == logs.keys()
+    assert collect_garbage(store, keep=2, dry_run=False, runs=runs).total == SnapshotSize(0, 0)
 
 
 def test_unnamed_snapshots_are_deleted_and_other_files_stay(store: SnapshotStore):

@@ -96,12 +96,35 @@ def test_the_last_run_and_the_last_success_are_shown_apart(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"steps": ()}, {"exit_code": 3}, {"steps": (replace(STEP, waiting=1),)}],
-    ids=["a load alone", "too many rejects", "replies that wait"],
+    [
+        {"steps": ()},
+        {"exit_code": 3},
+        {"steps": (replace(STEP, waiting=1),)},
+        {"not_selected": ("embed_text",)},
+    ],
+    ids=["a load alone", "too many rejects", "replies that wait", "some steps"],
 )
 def test_only_a_run_that_indexed_everything_is_a_success(tmp_path: Path, changes: dict[str, Any]):
     Runs.of(tmp_path).save(replace(REPORT, **changes))
     assert not any("last_success" in name for name in shown(tmp_path))
+
+
+def test_a_refused_run_is_shown_beside_the_last_that_began(tmp_path: Path):
+    runs = Runs.of(tmp_path)
+    refused = replace(FAILED, steps=(), exit_code=2)
+    success = datetime.fromisoformat(ENDED).timestamp()
+    of = '{workflow="index"}'
+    runs.save(refused)
+    found = shown(tmp_path)
+    assert found['graphmill_run_last_state{workflow="index",state="failed"}'] == 1
+    runs.save(REPORT)
+    found = shown(tmp_path)
+    assert found['graphmill_run_last_state{workflow="index",state="completed_with_rejects"}'] == 1
+    assert found[f"graphmill_run_last_success_timestamp_seconds{of}"] == success
+    tried = datetime.fromisoformat(refused.ended).timestamp()
+    assert found[f"graphmill_run_last_refused_timestamp_seconds{of}"] == tried
+    runs.save(replace(REPORT, run_id="20261130T013000.000000-cccccc"))
+    assert f"graphmill_run_last_refused_timestamp_seconds{of}" not in shown(tmp_path)
 
 
 def test_a_killed_run_and_its_end_are_seen_by_the_same_metrics(tmp_path: Path):

@@ -14,6 +14,7 @@ from pipeline.contract.conditions import Conditions
 from pipeline.contract.reasons import REASONS
 from pipeline.errors import GraphmillError, NothingLoadedError, UsageError
 from pipeline.pages.environment import texts
+from pipeline.query.condition_lines import read_conditions
 from pipeline.query.reading import (
     DOCUMENTS,
     UNITS,
@@ -23,7 +24,7 @@ from pipeline.query.reading import (
     read_document,
     search_passages,
 )
-from pipeline.query.request import read_conditions, read_where
+from pipeline.query.request import read_where
 from pipeline.serve.access import Access
 from pipeline.serve.ui.nights import tells_why
 from pipeline.serve.ui.view import CLEANED, Ui
