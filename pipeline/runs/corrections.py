@@ -53,6 +53,7 @@ from pipeline.runs.correction_steps import (
 from pipeline.runs.ontology_steps import CHECK
 from pipeline.runs.property_corrections import check_property
 from pipeline.runs.services import Services
+from pipeline.runs.type_spelling import note_spelling, spell_as_ontology
 from pipeline.snapshots.store import Snapshot
 from pipeline.text.ids import clean_name, entity_id, match_key
 from pipeline.verbs.add_aliases import add_aliases
@@ -179,14 +180,16 @@ def add(
     """Add a decision to the file, and say what it changes in the extractions of the last run.
 
     ``fields`` are those of a line: ``kind`` and the fields of that kind. ``by`` and ``at`` are set
-    if they are missing. Earlier renamings to a name that is renamed now lead to its new name. With
-    ``dry_run`` nothing is written. The next run follows the decision.
+    if they are missing. Earlier renamings to a name that is renamed now lead to its new name. A
+    type gets the spelling of the ontology. With ``dry_run`` nothing is written. The next run
+    follows the decision.
 
     Raises SettingsError for fields that are no decision, and for a decision that contradicts
     another one. Raises UsageError if the decision is in the file already, and for a property or a
     value that the ontology does not have.
     """
-    decision = make_decision({**sign(), **fields}, "corrections")
+    given = make_decision({**sign(), **fields}, "corrections")
+    decision = spell_as_ontology(project, given)
     workflow = project.workflow(name)
     file = corrections_file(project, workflow)
     with lock_corrections(project):
@@ -211,6 +214,7 @@ def add(
     notes = (
         *note_effect(workflow, effect.decision, effect.records),
         *note_types(workflow, decision),
+        *note_spelling(project, workflow, given, decision, before),
     )
     if is_turned:
         notes += (TURNED_NOTE,)

@@ -64,7 +64,7 @@ def test_a_run_that_never_began_hides_no_other(folder: ProjectFolder):
     assert status["refused"] is None
     assert "load_documents" in status["not_selected"]
     assert "chunk_documents" not in status["not_selected"]
-    assert " index          did not begin " in folder.invoke("runs").stdout.splitlines()[1]
+    assert " index          did not begin " in folder.invoke("runs").stdout.splitlines()[2]
 
 
 def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIServer):

@@ -49,6 +49,34 @@ def test_a_project_without_the_file_has_no_further_steps(folder: ProjectFolder):
     assert "correct_extractions" not in verbs
 
 
+def test_a_type_that_differs_only_in_case_is_noted_with_the_one_that_is_there(
+    indexed: ProjectFolder,
+):
+    with indexed.open() as project:
+        type = project.table("entities", "fast")["type"].iloc[0]
+        fields = {"kind": "set_type", "entity": "Mira Vale", "to": type.swapcase()}
+        for dry_run in (True, False):
+            (note,) = project.add_correction(fields, "fast", dry_run=dry_run).notes
+            assert f"'{type.swapcase()}' is a new type" in note
+            assert f"write --to '{type}'" in note
+        for right in (type, "HERON"):
+            other = {**fields, "entity": "Anselm Torr", "to": right}
+            assert project.add_correction(other, "fast", dry_run=True).notes == ()
+
+
+def test_a_type_is_written_as_the_ontology_spells_it(indexed: ProjectFolder):
+    ontology = {"entity_types": [{"name": "LOCATION", "synonyms": ["town"]}, {"name": "PERSON"}]}
+    write_yaml(indexed.root / "ontology.yaml", ontology)
+    fields = {"kind": "set_type", "entity": "Mira Vale", "to": "location"}
+    with indexed.open() as project:
+        for given in ("location", "Locations", "TOWN"):
+            added = project.add_correction({**fields, "to": given}, "fast", dry_run=True)
+            assert added.effect.decision.model_dump()["to"] == "LOCATION"
+            assert f"type '{given}' is written 'LOCATION', its name in ontology.yaml" in added.notes
+        added = project.add_correction({**fields, "to": "HERON"}, "fast", dry_run=True)
+        assert added.effect.decision.model_dump()["to"] == "HERON"
+
+
 def test_a_correction_holds_until_it_is_undone(indexed: ProjectFolder):
     with indexed.open() as project:
         first = names(project)
