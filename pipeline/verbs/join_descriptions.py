@@ -1,6 +1,8 @@
 """join_descriptions: join the descriptions of each entity and relationship, without a model."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import pandas as pd
 from pydantic import Field
@@ -14,6 +16,11 @@ from pipeline.contract.schemas import (
     TableSchema,
 )
 from pipeline.models.base import Tokenizer
+
+CHARACTERS_OF_TOKEN = 4
+"""Characters of a token in English prose: where the search for what fits begins."""
+MOST_GUESSES = 6
+"""Guesses after which the search goes on by halves: uneven texts can lead guesses astray."""
 
 
 class JoinParams(Params):
@@ -68,18 +75,40 @@ def join_texts(descriptions: Sequence[str]) -> str:
 
 def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokenizer) -> str:
     """Return as many of the first descriptions as fit, joined; at least the beginning of one."""
-
-    def first_ones_fit(number: int) -> bool:
-        return fits(join_texts(descriptions[:number]), max_tokens, tokenizer)
-
-    # Few of some thousand descriptions fit. Doubling finds a bound without counting all tokens.
-    bound = 1
-    while bound < len(descriptions) and first_ones_fit(bound):
-        bound *= 2
-    number = _find_longest(min(bound, len(descriptions)), first_ones_fit)
+    number = _count_fitting(descriptions, max_tokens, tokenizer)
     if number or not len(descriptions):
         return join_texts(descriptions[:number])
     return cut(descriptions[0], max_tokens, tokenizer)
+
+
+def _count_fitting(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokenizer) -> int:
+    """Return how many of the first descriptions fit when they are joined.
+
+    Counting tokens is what takes time. So the number is guessed from the lengths, with as many
+    characters to a token as the last guess had. After some guesses the middle is taken, or twice
+    what fits, since few of some thousand descriptions may fit.
+    """
+    ends = list(accumulate(len(text) + 1 for text in descriptions))
+    fitting, too_many = 0, len(descriptions) + 1
+    characters = CHARACTERS_OF_TOKEN * max_tokens
+    guesses = 0
+    while too_many - fitting > 1:
+        guess = bisect_right(ends, characters)
+        if guesses >= MOST_GUESSES:
+            guess = min((fitting + too_many) // 2, 2 * fitting)
+        number = min(max(guess, fitting + 1), too_many - 1)
+        guesses += 1
+        text = join_texts(descriptions[:number])
+        if _is_short(text, max_tokens):
+            fitting = number
+            continue
+        tokens = tokenizer.count(text)
+        characters = len(text) * max_tokens / max(tokens, 1)
+        if tokens <= max_tokens:
+            fitting = number
+        else:
+            too_many = number
+    return fitting
 
 
 def cut(text: str, max_tokens: int, tokenizer: Tokenizer) -> str:
@@ -97,9 +126,12 @@ def cut(text: str, max_tokens: int, tokenizer: Tokenizer) -> str:
 
 def fits(text: str, max_tokens: int, tokenizer: Tokenizer) -> bool:
     """Return whether the text has at most ``max_tokens`` tokens."""
-    # A token has at least one byte, so a short text need not be counted.
-    number_of_bytes = len(text.encode("utf-8", "surrogatepass"))
-    return number_of_bytes <= max_tokens or tokenizer.count(text) <= max_tokens
+    return _is_short(text, max_tokens) or tokenizer.count(text) <= max_tokens
+
+
+def _is_short(text: str, max_tokens: int) -> bool:
+    """Return whether the text fits whatever its tokens are: a token has at least one byte."""
+    return len(text.encode("utf-8", "surrogatepass")) <= max_tokens
 
 
 def _find_longest(length: int, fits: Callable[[int], bool]) -> int:

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, VECTOR, table
 from pipeline.snapshots import table_rows, tables
 from pipeline.snapshots.manifests import snapshot_of
-from pipeline.snapshots.row_hashes import group_numbers, in_one_alone, row_hashes, table_digest
+from pipeline.snapshots.row_hashes import (
+    HASH_BYTES,
+    group_numbers,
+    in_one_alone,
+    row_hashes,
+    table_digest,
+)
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.snapshots.tables import HASH, Snapshot
 from tests.sizes import size
@@ -430,6 +436,15 @@ def test_the_difference_of_two_tables_counts_equal_rows():
     one, other = in_one_alone(left, right)
     assert one.tolist() == [False, True, True, True]
     assert other.tolist() == [False, True]
+
+
+def test_the_difference_compares_all_bytes_of_the_hashes():
+    left = np.zeros((4, HASH_BYTES), np.uint8)
+    left[:, -1] = [1, 2, 3, 2]
+    right = left[[1, 0]].copy()
+    one, other = in_one_alone(left, right)
+    assert one.tolist() == [False, False, True, True]
+    assert other.tolist() == [False, False]
 
 
 @pytest.fixture

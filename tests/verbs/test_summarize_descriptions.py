@@ -18,7 +18,12 @@ from pipeline.contract.schemas import (
 )
 from pipeline.models.base import ChatReply, one_question
 from pipeline.text.ids import digest
-from pipeline.verbs.join_descriptions import JoinParams, join_descriptions, join_within
+from pipeline.verbs.join_descriptions import (
+    CHARACTERS_OF_TOKEN,
+    JoinParams,
+    join_descriptions,
+    join_within,
+)
 from pipeline.verbs.summarize_descriptions import (
     BRANCHES,
     RELATIONSHIP,
@@ -316,7 +321,7 @@ class Counted(Letters):
 @given(
     st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=40), st.integers(4, 40)
 )
-def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_twice_that(descriptions, budget):
+def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_the_first_guess(descriptions, budget):
     tokenizer = Counted()
     fitting = [
         n
@@ -325,4 +330,4 @@ def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_twice_that(descri
     ]
     assert join_within(descriptions, budget, tokenizer) == " ".join(descriptions[: fitting[-1]])
     longest = max(map(len, descriptions))
-    assert tokenizer.longest <= 2 * (budget + longest + 1)
+    assert tokenizer.longest <= CHARACTERS_OF_TOKEN * budget + longest + 1
