@@ -44,6 +44,19 @@ class Uses:
 
 
 @dataclass(frozen=True)
+class ByParams:
+    """The rows of the first keyed input that a change of the verb's params affects.
+
+    ``touches`` is a function (rows, params before, params now) -> a boolean for each row. Where it
+    is false for all rows of a group, both params give the group the same output. It reads
+    ``columns`` of the rows, and an input's missing cells are filled.
+    """
+
+    columns: tuple[str, ...]
+    touches: Callable[[pd.DataFrame, Any, Any], "pd.Series[bool]"]
+
+
+@dataclass(frozen=True)
 class Law:
     """The declaration of a verb's groups.
 
@@ -53,6 +66,7 @@ class Law:
     - ``lookup``: inputs in which rows look things up -> which rows use which of their entries.
     - ``until``: characters at the first of which a group's name ends within a cell, where the name
       is only the beginning of a cell: ``file#key`` of a record belongs to the group ``file``.
+    - ``by_params``: which rows a change of params affects; None if it may affect all of them.
 
     An input that is in neither ``keyed`` nor ``lookup`` is read whole; if it changes, every group
     is recomputed.
@@ -62,6 +76,7 @@ class Law:
     row_of: Mapping[str, str]
     lookup: Mapping[str, Uses | Touches] = field(default_factory=dict)
     until: str = ""
+    by_params: ByParams | None = None
 
     def groups(self, cells: pa.Array) -> pa.Array:
         """Return the name of the group for each cell, a text."""

@@ -21,7 +21,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.contract.conversion import Converter
-from pipeline.contract.laws import Law, Part, Touches, Uses
+from pipeline.contract.laws import ByParams, Law, Part, Touches, Uses
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.reasons import REASONS, Reason
 from pipeline.contract.schemas import TableSchema, is_list, is_text
@@ -258,6 +258,8 @@ def _fault_of_law(verb: Verb) -> str:
             f"lookup names {_quote(unknown)}, which is no rowwise or keyed input; have:"
             f" {', '.join(law.keyed)}"
         )
+    if law.by_params and not verb.takes_params:
+        return "by_params needs a parameter params; add it, or remove by_params"
     naming: list[ComparedColumn] = []
     for table, names in law.keyed.items():
         naming += [(table, verb.inputs[table], name) for name in names]
@@ -317,12 +319,13 @@ def _law(
     keyed: Mapping[str, tuple[str, ...]],
     row_of: Mapping[str, str],
     lookup: Mapping[str, Uses | Touches],
+    by_params: ByParams | None,
 ) -> Law | None:
     """Return the law of a declaration; None if it does not say how rows are grouped."""
     if not keyed and not row_of and not lookup:
         return None
     of_rows = {rowwise: ("id",)} if rowwise and row_of else {}
-    return Law({**of_rows, **keyed}, row_of, lookup)
+    return Law({**of_rows, **keyed}, row_of, lookup, by_params=by_params)
 
 
 def _quote(names: list[str]) -> str:
@@ -349,6 +352,7 @@ def verb(
     keyed: Mapping[str, tuple[str, ...]] | None = None,
     row_of: Mapping[str, str] | None = None,
     lookup: Mapping[str, Uses | Touches] | None = None,
+    by_params: ByParams | None = None,
     parts: Parts | None = None,
     libraries: tuple[str, ...] = (),
     placeholders: Mapping[str, Placeholders] | None = None,
@@ -380,7 +384,7 @@ def verb(
             placeholders=placeholders or {},
             takes_params="params" in names,
             rowwise=rowwise,
-            law=_law(rowwise, keyed or {}, row_of or {}, lookup or {}),
+            law=_law(rowwise, keyed or {}, row_of or {}, lookup or {}, by_params),
             parts=parts,
             libraries=libraries,
             settings=settings,

@@ -127,6 +127,15 @@ class TableSchema:
         absent = {name: None for name in self.optional if name not in frame.columns}
         return (frame.assign(**absent) if absent else frame)[self.columns]
 
+    def only(self, columns: Collection[str]) -> "TableSchema":
+        """Return the schema of these columns of the table, in no order."""
+        return TableSchema(
+            pa.schema([field for field in self.arrow if field.name in columns]),
+            key=(),
+            required=tuple(name for name in self.required if name in columns),
+            optional=tuple(name for name in self.optional if name in columns),
+        )
+
     def filled(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
         """Return the frame with missing cells filled: texts with "", lists with an empty one,
         numbers with 0.

@@ -21,7 +21,7 @@ import pyarrow.compute
 from pandas.api.types import is_bool_dtype
 
 from pipeline.contract.cells import as_frame
-from pipeline.contract.laws import Law, Part, Uses
+from pipeline.contract.laws import ByParams, Law, Part, Uses
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
 from pipeline.engine.documents.kept_documents import KEPT, NAMING
@@ -57,14 +57,16 @@ class LastRun:
 
     ``inputs``: None if more than the inputs may have changed since (code, params, prompts, models),
     so that every row must be recomputed. ``retried``: whether the step runs only to try rejected
-    rows of the last run again. ``alike``: the only sub-steps that compute now what they computed
-    then, of equal inputs; None for all of them.
+    rows of the last run again. ``alike``: the only sub-steps that may compute now what they
+    computed then, of equal inputs; None for all of them. ``params``: those of then and of now,
+    where they differ.
     """
 
     inputs: Tables | None
     outputs: Tables
     retried: bool = False
     alike: Sequence[Part] | None = None
+    params: tuple[Any, Any] | None = None
 
 
 def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastRun:
@@ -77,24 +79,35 @@ def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotS
         name: table for name, table in record.outputs.items() if snapshots.tables.exists(table)
     }
     alike: Sequence[Part] | None = None
-    if planned.reason == "params" and step.verb.parts and step.inputs:
-        params = record.components["params"]
-        alike = _find_parts_without_params(step, params)
-        planned = replace(planned, components={**planned.components, "params": params})
+    params: tuple[Any, Any] | None = None
+    if planned.reason == "params" and step.inputs:
+        recorded = record.components["params"]
+        params = step.verb.params.model_validate(recorded), step.params
+        alike = _find_comparable_parts(step, params[0])
+        planned = replace(planned, components={**planned.components, "params": recorded})
     elif planned.reason not in ("input", "retry"):
         return LastRun(None, outputs)
     if not differs_in_inputs_alone(planned, record, previous):
         return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
     are_readable = all(map(snapshots.tables.exists, inputs.values()))
-    return LastRun(inputs if are_readable else None, outputs, planned.reason == "retry", alike)
+    return LastRun(
+        inputs if are_readable else None, outputs, planned.reason == "retry", alike, params
+    )
 
 
-def _find_parts_without_params(step: Step, params_then: Mapping[str, Any]) -> list[Part]:
-    """Return the sub-steps that read no params, and that the step had with its params of then."""
-    assert step.verb.parts
-    parts_then = step.verb.parts(step.verb.params.model_validate(params_then))
-    return [part for part in list_parts(step) if part in parts_then and not part.reads_params()]
+def _find_comparable_parts(step: Step, params_then: Any) -> list[Part]:
+    """Return the sub-steps of which other params leave some groups as they were.
+
+    They read no params, or their law says which rows the params affect. The step had them with its
+    params of then, too.
+    """
+    parts_then = list_parts(replace(step, params=params_then))
+    return [
+        part
+        for part in list_parts(step)
+        if part in parts_then and (not part.reads_params() or (part.law and part.law.by_params))
+    ]
 
 
 def read_last_tables(
@@ -151,6 +164,11 @@ class StepDelta:
         if law is None or not self._is_comparable():
             return None
         names: list[pa.ChunkedArray] = []
+        if self.last.params is not None and law.by_params is not None:
+            touched = self._groups_by_params(law, law.by_params, self.last.params)
+            if touched is None:
+                return None
+            names += touched
         for name in self.part.inputs:
             if self.now[name].sha256 == self._last_input(name).sha256:
                 continue
@@ -328,13 +346,20 @@ class StepDelta:
     def _as_frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
         return self.part.inputs[name].seen(as_frame(rows))
 
-    def _read_filled(self, name: str, snapshot: Snapshot) -> pd.DataFrame:
-        """Return a version of an input as a verb sees it: missing cells are filled."""
-        rows = self._as_frame(
-            name, self.snapshots.tables.read_arrow(snapshot, self._columns_read(name))
-        )
+    def _read_filled(
+        self, name: str, snapshot: Snapshot, columns: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Return a version of an input as a verb sees it: missing cells are filled.
+
+        ``columns``: the only ones to return; None for all columns of the sub-step's schema.
+        """
+        schema = self.part.inputs[name]
+        if columns is not None:
+            schema = schema.only(columns)
+        stored = pick_columns(schema, self.snapshots.tables.columns(snapshot))
+        rows = schema.seen(as_frame(self.snapshots.tables.read_arrow(snapshot, stored)))
         where = f"verb '{self.part.function.__name__}': table '{name}'"
-        return self.part.inputs[name].filled(rows, where)
+        return schema.filled(rows, where)
 
     def _compare_input(self, name: str, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """Return these columns of the rows that only the last run has, and that only this one has.
@@ -394,12 +419,33 @@ class StepDelta:
         entries_before = self._read_filled(name, self._last_input(name))
         entries_now = self._read_filled(name, self.now[name])
         touched = use(rows, entries_before, entries_now)
-        self._check_touched(touched, len(rows), name)
-        found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
-        return pa.Table.from_pandas(found, preserve_index=False).columns
+        self._check_touched(touched, len(rows), f"its lookup of '{name}'")
+        return _columns_of_touched(rows, touched, columns)
 
-    def _check_touched(self, touched: Any, rows: int, name: str) -> None:
-        """Raise DataError unless the answer of a lookup's function has a boolean for each row."""
+    def _groups_by_params(
+        self, law: Law, by_params: ByParams, params: tuple[Any, Any]
+    ) -> list[pa.ChunkedArray] | None:
+        """Return the names of the groups with rows that the change of params affects.
+
+        None stands for all groups. It is the answer for most groups too: together with the others
+        they are recomputed in buckets, which is faster than to look for their rows.
+        """
+        table, naming = next(iter(law.keyed.items()))
+        columns = list(dict.fromkeys([*naming, *by_params.columns]))
+        rows = self._read_filled(table, self.now[table], columns)
+        touched = by_params.touches(rows, *params)
+        self._check_touched(touched, len(rows), "by_params")
+        names = _columns_of_touched(rows, touched, naming)
+        all_names = _columns_of_touched(rows, pd.Series(True, rows.index), naming)
+        if 2 * len(collect_names(names)) > len(collect_names(all_names)):
+            return None
+        return names
+
+    def _check_touched(self, touched: Any, rows: int, asked: str) -> None:
+        """Raise DataError unless a function of the law has answered with a boolean for each row.
+
+        ``asked``: what the function belongs to, in the message.
+        """
         if isinstance(touched, pd.Series):
             is_complete = len(touched) == rows and not touched.hasnans
             if is_complete and is_bool_dtype(touched.dtype):
@@ -408,9 +454,17 @@ class StepDelta:
         else:
             answer = type(touched).__name__
         raise DataError(
-            f"verb '{self.part.function.__name__}': the function of its lookup of '{name}' returned"
+            f"verb '{self.part.function.__name__}': the function of {asked} returned"
             f" {answer} for {rows} rows; return a Series of booleans, one for each row"
         )
+
+
+def _columns_of_touched(
+    rows: pd.DataFrame, touched: "pd.Series[bool]", columns: Sequence[str]
+) -> list[pa.ChunkedArray]:
+    """Return these columns of the rows that are touched."""
+    found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
+    return pa.Table.from_pandas(found, preserve_index=False).columns
 
 
 MakeInBuckets = Callable[[int, StepDelta], Mapping[str, Snapshot] | None]

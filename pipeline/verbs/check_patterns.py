@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pipeline.contract.laws import Law, Part, Uses
+from pipeline.contract.laws import ByParams, Law, Part, Uses
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import (
@@ -199,6 +199,8 @@ def stated_types(keywords: pd.Series) -> np.ndarray:
 
 def _have_ends(records: pd.DataFrame, ids: pd.Series) -> np.ndarray:
     """Return for both ends of each record whether they are among these entities."""
+    if not len(ids):
+        return np.zeros((len(records), len(ENDS)), dtype=bool)
     return np.column_stack([records[name].isin(ids).to_numpy(dtype=bool) for name in ENDS])
 
 
@@ -215,11 +217,19 @@ def find_touched_records(
     both = types_before.index.intersection(types_now.index)
     appeared_or_gone = types_before.index.symmetric_difference(types_now.index).to_series()
     other_types = both[(types_before[both] != types_now[both]).to_numpy(dtype=bool)].to_series()
-    states_some = stated_types(unchecked_records["keywords"]) != ""
-    has_other_ends = _have_ends(unchecked_records, appeared_or_gone).any(axis=1)
-    has_other_types = _have_ends(unchecked_records, other_types).any(axis=1)
-    touched = has_other_ends | (has_other_types & states_some)
-    return pd.Series(touched, unchecked_records.index)
+    touched: np.ndarray = np.any(_have_ends(unchecked_records, appeared_or_gone), axis=1)
+    stating = np.flatnonzero(stated_types(unchecked_records["keywords"]) != "")
+    ends = unchecked_records[list(ENDS)].take(stating)
+    touched[stating] |= np.any(_have_ends(ends, other_types), axis=1)
+    return pd.Series(touched, unchecked_records.index, dtype=bool)
+
+
+def state_something(
+    unchecked_records: pd.DataFrame, before: PatternParams, now: PatternParams
+) -> "pd.Series[bool]":
+    """Return for each record whether params may decide on it: those that state nothing fit all."""
+    touched = stated_types(unchecked_records["keywords"]) != ""
+    return pd.Series(touched, unchecked_records.index, dtype=bool)
 
 
 def _turn(records: pd.DataFrame, turned: np.ndarray) -> pd.DataFrame:
@@ -316,6 +326,7 @@ def _list_check_parts(params: PatternParams) -> tuple[Part, ...]:
             by_text_unit,
             row_of={"relationship_records": "text_unit_id", "record_rejects": "row_id"},
             lookup={"merged_entities": find_touched_records},
+            by_params=ByParams(("keywords",), state_something),
         ),
     )
     relationships = Part(

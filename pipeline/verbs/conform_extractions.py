@@ -1,6 +1,6 @@
 """conform_extractions: give the records of each text unit types of the ontology."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
+from pipeline.contract.laws import ByParams
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, REJECTS, STRINGS
@@ -22,6 +23,8 @@ pc: Any = pyarrow.compute
 NO_TYPE = frozenset({"", "name", "title", "unknown", "none", "entity"})
 """Types, in lower case, that say of an entity only that it is one."""
 REASON = "not_in_ontology"
+PROPERTY_PARAMS = ("entity_properties", "relationship_properties", "other_properties")
+"""The params that say which properties records may have."""
 
 
 class ConformParams(Params):
@@ -45,11 +48,34 @@ class ConformParams(Params):
     other_properties: Policy = REJECT
 
 
+def find_retyped(
+    extractions: pd.DataFrame, before: ConformParams, now: ConformParams
+) -> "pd.Series[bool]":
+    """Return for each record whether it may be conformed otherwise with other params."""
+    touched: Any = np.zeros(len(extractions), dtype=bool)
+    if _differ_in(("entity_types", "other_entities"), before, now):
+        types = extractions["type"].unique()
+        types_before, types_now = _map_types(types, before), _map_types(types, now)
+        changed = [type for type in types if types_before[type] != types_now[type]]
+        is_entity = (extractions["kind"] == "entity").to_numpy(dtype=bool)
+        touched |= is_entity & extractions["type"].isin(changed).to_numpy(dtype=bool)
+    if _differ_in(("relationship_types", "other_relationships"), before, now):
+        touched |= _are_reworded(extractions, before, now)
+    if _differ_in(PROPERTY_PARAMS, before, now):
+        touched[:] = True
+    return pd.Series(touched, extractions.index, dtype=bool)
+
+
+def _differ_in(fields: Sequence[str], before: ConformParams, now: ConformParams) -> bool:
+    return any(getattr(before, field) != getattr(now, field) for field in fields)
+
+
 @verb(
     inputs={"extractions": EXTRACTIONS},
     outputs={"conformed_extractions": EXTRACTIONS, "rejects": REJECTS},
     keyed={"extractions": ("text_unit_id",)},
     row_of={"conformed_extractions": "text_unit_id", "rejects": "row_id"},
+    by_params=ByParams(("kind", "type", "keywords"), find_retyped),
     libraries=("dateparser",),
     settings="conform_extractions",
 )
@@ -83,15 +109,22 @@ def _conform_entities(
     """Return the records with the types of entities replaced, and rows of REJECTS."""
     if not params.entity_types:
         return extractions, []
-    names = TypeNames.of(params.entity_types.items())
     is_entity = (extractions["kind"] == "entity").to_numpy(dtype=bool)
     given = extractions["type"]
-    new_types = {type: _new_type(type, names, params) for type in given[is_entity].unique()}
+    new_types = _map_types(given[is_entity].unique(), params)
     outside = {type for type, new in new_types.items() if new is None}
     is_rejected = is_entity & given.isin(outside).to_numpy(dtype=bool)
     types = given.where(~is_entity, given.map(new_types))
     rejects = list(_entity_rejects(extractions[is_rejected]))
     return extractions.assign(type=types)[~is_rejected], rejects
+
+
+def _map_types(types: Iterable[str], params: ConformParams) -> dict[str, str | None]:
+    """Map each type of an entity to the one that it gets, or None if its record is rejected."""
+    if not params.entity_types:
+        return {type: type for type in types}
+    names = TypeNames.of(params.entity_types.items())
+    return {type: _new_type(type, names, params) for type in types}
 
 
 def _new_type(type: str, names: TypeNames, params: ConformParams) -> str | None:
@@ -117,8 +150,7 @@ def _conform_relationships(
     """Return the records with the keywords of relationships replaced, and rows of REJECTS."""
     if not params.relationship_types:
         return extractions, rejects
-    names = TypeNames.of(params.relationship_types.items())
-    known: dict[str, str | None] = {}
+    conformed = _Keywords(params)
     is_relationship = (extractions["kind"] == "relationship").to_numpy(dtype=bool)
     given = one_array(extractions["keywords"], STRINGS)
     rows = np.flatnonzero(is_relationship & _may_change(given))
@@ -126,7 +158,7 @@ def _conform_relationships(
     is_kept = np.ones(len(extractions), dtype=bool)
     is_outside = np.zeros(len(extractions), dtype=bool)
     for row, words in zip(rows, given.take(pa.array(rows)).to_pylist(), strict=True):
-        keywords, is_outside[row] = _new_keywords(words, names, known, params)
+        keywords, is_outside[row] = conformed.conform(words)
         is_kept[row] = bool(keywords) or not is_outside[row]
         lists.append(keywords)
     # The new lists are put behind those that are given, and taken from there.
@@ -137,6 +169,25 @@ def _conform_relationships(
     column = pd.Series(new_lists, extractions.index, dtype=pd.ArrowDtype(STRINGS))
     rejects = [*rejects, *_relationship_rejects(extractions[is_outside])]
     return extractions.assign(keywords=column)[is_kept], rejects
+
+
+def _are_reworded(
+    extractions: pd.DataFrame, before: ConformParams, now: ConformParams
+) -> np.ndarray:
+    """Return for each record whether it is a relationship whose keywords get other ones now."""
+    given = one_array(extractions["keywords"], STRINGS)
+    is_relationship = (extractions["kind"] == "relationship").to_numpy(dtype=bool)
+    rows = np.flatnonzero(is_relationship & _may_change(given))
+    keywords_before, keywords_now = _Keywords(before), _Keywords(now)
+    reworded: dict[tuple[str, ...], bool] = {}
+    touched = np.zeros(len(extractions), dtype=bool)
+    for row, words in zip(rows, given.take(pa.array(rows)).to_pylist(), strict=True):
+        # There are few different lists of keywords, so each of them is looked at once.
+        key = tuple(words)
+        if key not in reworded:
+            reworded[key] = keywords_before.conform(words) != keywords_now.conform(words)
+        touched[row] = reworded[key]
+    return touched
 
 
 def _may_change(keywords: pa.Array) -> np.ndarray:
@@ -152,28 +203,36 @@ def _may_change(keywords: pa.Array) -> np.ndarray:
     return may_change
 
 
-def _new_keywords(
-    given: Iterable[str], names: TypeNames, known: dict[str, str | None], params: ConformParams
-) -> tuple[list[str], bool]:
-    """Return the keywords of a relationship, and whether what it states is rejected.
+class _Keywords:
+    """The keywords that relationships get by some params."""
 
-    ``known`` maps keywords to what ``names`` found for them; it is filled here.
-    """
-    stated, unstated = _split_at_mark([word for word in given if word])
-    for word in stated:
-        if word not in known:
-            known[word] = names.find(word)
-    types = [type for word in stated if (type := known[word]) is not None]
-    if params.other_relationships == KEEP:
-        others = [word for word in stated if known[word] is None]
-        return [*dict.fromkeys([*types, *others]), *unstated], False
-    if types:
-        return [types[0], *unstated], False
-    if unstated and not stated:
-        return unstated, False
-    if params.other_relationships == OTHER:
-        return [OTHER_TYPE, *unstated], False
-    return unstated, True
+    def __init__(self, params: ConformParams):
+        self._params = params
+        self._names = TypeNames.of(params.relationship_types.items())
+        self._types: dict[str, str | None] = {}
+
+    def conform(self, given: Sequence[str]) -> tuple[list[str], bool]:
+        """Return the keywords of a relationship, and whether what it states is rejected."""
+        if not self._params.relationship_types:
+            return list(given), False
+        stated, unstated = _split_at_mark([word for word in given if word])
+        types = [type for word in stated if (type := self._find_type(word)) is not None]
+        if self._params.other_relationships == KEEP:
+            others = [word for word in stated if self._find_type(word) is None]
+            return [*dict.fromkeys([*types, *others]), *unstated], False
+        if types:
+            return [types[0], *unstated], False
+        if unstated and not stated:
+            return unstated, False
+        if self._params.other_relationships == OTHER:
+            return [OTHER_TYPE, *unstated], False
+        return unstated, True
+
+    def _find_type(self, word: str) -> str | None:
+        """Return the type that the keyword names; each keyword is looked up once."""
+        if word not in self._types:
+            self._types[word] = self._names.find(word)
+        return self._types[word]
 
 
 def _split_at_mark(keywords: list[str]) -> tuple[list[str], list[str]]:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.contract.laws import Law, Part, Uses
-from pipeline.contract.registry import Params, verb
+from pipeline.contract.laws import ByParams, Law, Part, Uses
+from pipeline.contract.registry import Params, Verb, verb
 from pipeline.contract.schemas import FLOAT, INT, STRING, table
 from pipeline.engine import changed_groups, tasks
 from pipeline.engine.changed_groups import LastRun, outputs_of
@@ -204,6 +204,51 @@ def test_other_params_recompute_only_the_sub_steps_that_read_them(readings: Smal
         with patch.object(Part, "call", autospec=True, side_effect=Part.call) as call:
             made = run(readings, readings.root / "nightly")
         assert [each.args[0].function.__name__ for each in call.call_args_list] == called
+    assert made == run(readings, readings.root / "fresh")
+
+
+class LeastParams(Params):
+    least: float
+
+
+def mark_high(readings: pd.DataFrame, params: LeastParams) -> pd.DataFrame:
+    """Return a sum of one for each place with a reading of the least value or more."""
+    high = readings[readings["value"] >= params.least].drop_duplicates("place")
+    return SUMS.frame([(place, 1.0) for place in high["place"]])
+
+
+def are_between(readings: pd.DataFrame, before: LeastParams, now: LeastParams) -> "pd.Series[bool]":
+    return (readings["value"] >= before.least) != (readings["value"] >= now.least)
+
+
+@pytest.mark.parametrize(("least", "called"), [(4.0, {"c"}), (1.0, set()), (9.0, set("abcd"))])
+def test_other_params_recompute_only_the_groups_that_they_affect(
+    readings: SmallProject, least: float, called: set[str]
+):
+    verb(
+        inputs={"readings": READINGS},
+        outputs={"high": SUMS},
+        keyed={"readings": ("place",)},
+        row_of={"high": "place"},
+        by_params=ByParams(("value",), are_between),
+    )(mark_high)
+    rows = [(place, place, 1899, value) for place, value in zip("abcd", (6, 5, 3, 7), strict=True)]
+    (readings.root / "readings.json").write_text(json.dumps([rows, []]))
+    lines = WORKFLOW.splitlines()[:5]
+    made, seen, uncounted = {}, set[str](), Verb.call
+
+    def call(marking: Verb, tables: Mapping[str, pd.DataFrame], roles: Any) -> Any:
+        if marking.function is mark_high:
+            seen.update(tables["readings"]["place"])
+        return uncounted(marking, tables, roles)
+
+    for limit in (2.0, least):
+        seen.clear()
+        marking = f"  - verb: mark_high\n    args: {{least: {limit}}}\n"
+        readings.workflow_text = "\n".join([*lines, marking])
+        with patch.object(Verb, "call", autospec=True, side_effect=call):
+            made = run(readings, readings.root / "nightly")
+    assert seen == called
     assert made == run(readings, readings.root / "fresh")
 
 

@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipeline.contract.schemas import CO_OCCURS, MERGED_RELATIONSHIPS
+from pipeline.contract.schemas import CO_OCCURS, MERGED_RELATIONSHIPS, RELATIONSHIP_RECORDS
 from pipeline.text.ids import entity_id, relationship_id
-from pipeline.verbs.check_patterns import PatternParams, check_patterns
+from pipeline.verbs.check_patterns import (
+    PatternParams,
+    check_patterns,
+    check_records,
+    state_something,
+)
 from pipeline.verbs.conform_extractions import ConformParams, conform_extractions
 from pipeline.verbs.list_statements import list_statements
 from pipeline.verbs.merge_graphs import merge_graphs
@@ -261,3 +266,25 @@ def test_nothing_outside_the_ontology_is_left_of_a_messy_graph():
     rejected_records = rejects["message"].str.contains("related").sum()
     assert links == rejected_links + rejected_records + (records["fault"] == "").sum()
     assert {"SPACESHIP"} == set(rejected["message"].str.extract(r"of type '(\w+)'")[0].dropna())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"other_patterns": "other"}, {"patterns": ()}, {"symmetric": ()}, {"relationship_types": ()}],
+)
+def test_other_params_affect_no_record_that_states_nothing(other: dict[str, Any]):
+    records = [
+        ADA,
+        ACME,
+        link("Acme", "Ada", keywords=[CO_OCCURS, "WORKS_AT"]),
+        link("Ada", "Rome", keywords=["WORKS_AT"]),
+    ]
+    entities, _, _, unchecked, _ = merge_graphs(*extractions({"d/0": records}))
+    before, now = (PatternParams.model_validate({**RULES, **more}) for more in ({}, other))
+    touched = state_something(unchecked, before, now).to_numpy()
+    assert touched.tolist() == [words[0] == "WORKS_AT" for words in unchecked["keywords"]]
+    checked_records = [check_records(unchecked, entities, params)[0] for params in (before, now)]
+    kept, kept_now = (
+        RELATIONSHIP_RECORDS.encode(rows[~touched], "records") for rows in checked_records
+    )
+    assert kept.to_pylist() == kept_now.to_pylist()

@@ -4,10 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS
-from pipeline.verbs.conform_extractions import ConformParams, conform_extractions
+from pipeline.verbs.conform_extractions import ConformParams, conform_extractions, find_retyped
+from tests.sizes import size
 from tests.verbs.graphs import Record, entity, extractions, link
 
 PEOPLE: dict[str, Any] = {"entity_types": {"PERSON": ["human"], "CITY": []}}
@@ -180,3 +184,63 @@ def test_an_ontology_without_properties_leaves_none():
     tower = with_properties(entity("Eyrie", "STRUCTURE"), height="3 m")
     read, rejects = read_properties([tower], entity_properties={}, relationship_properties={})
     assert (read, [reason for reason, _ in rejects]) == ([None], ["unknown_property"])
+
+
+RULES = st.fixed_dictionaries(
+    {
+        "entity_types": st.sampled_from(
+            [{}, {"PERSON": []}, {"PERSON": ["human"]}, {"HUMAN": ["person"], "CITY": []}]
+        ),
+        "relationship_types": st.sampled_from(
+            [{}, {"KNOWS": []}, {"KNOWS": ["employment"]}, {"WORKS_AT": ["employment"]}]
+        ),
+        "other_entities": st.sampled_from(["reject", "other", "keep"]),
+        "other_relationships": st.sampled_from(["reject", "other", "keep"]),
+        "other_properties": st.sampled_from(["reject", "keep"]),
+        "entity_properties": st.sampled_from([{}, {"PERSON": [{"name": "age"}]}]),
+    }
+)
+RECORDS = st.one_of(
+    st.builds(
+        lambda kind, attributes: {**entity("N", kind), "attributes": attributes},
+        st.sampled_from(["human", "Person", "city", "SPACESHIP", "", "name"]),
+        st.sampled_from(["", '{"age": "7"}']),
+    ),
+    st.builds(
+        lambda keywords: link("A", "B", keywords=keywords),
+        st.lists(
+            st.sampled_from(["knows", "employment", "frobnicates", CO_OCCURS, ""]), max_size=3
+        ),
+    ),
+)
+
+
+@settings(max_examples=size(60, 2000))
+@given(record=RECORDS, before=RULES, now=RULES)
+def test_other_params_make_the_same_of_a_record_that_they_are_not_said_to_affect(
+    record: Record, before: dict[str, Any], now: dict[str, Any]
+):
+    given_rows, _ = extractions({"d/0": [record]})
+    then, later = ConformParams.model_validate(before), ConformParams.model_validate(now)
+    touched = find_retyped(given_rows, then, later)
+    assert touched.any() or rows_of(given_rows, then) == rows_of(given_rows, later)
+
+
+def rows_of(given_rows: pd.DataFrame, params: ConformParams) -> list[Any]:
+    kept, rejects = conform_extractions(given_rows, params)
+    return [EXTRACTIONS.encode(kept, "conformed").to_pylist(), rejects.to_dict("records")]
+
+
+def test_a_synonym_affects_the_records_that_have_it_alone():
+    given, _ = extractions(
+        {
+            "d/0": [
+                entity("Ada", "human"),
+                entity("Rome", "CITY"),
+                link("A", "B", keywords=["knows"]),
+            ]
+        }
+    )
+    before = ConformParams.model_validate({"entity_types": {"PERSON": [], "CITY": []}, **LINKS})
+    now = ConformParams.model_validate({**PEOPLE, **LINKS})
+    assert find_retyped(given, before, now).tolist() == [True, False, False]

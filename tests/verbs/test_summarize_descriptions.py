@@ -321,7 +321,7 @@ class Counted(Letters):
 @given(
     st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=40), st.integers(4, 40)
 )
-def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_the_first_guess(descriptions, budget):
+def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_guessed_first(descriptions, budget):
     tokenizer = Counted()
     fitting = [
         n
