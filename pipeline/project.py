@@ -541,7 +541,7 @@ class Project(Asking):
             return False
         for one in self.forecast(name):
             asks = one.planned.step.verb.roles_of(ChatModel) and one.estimate.calls[1] > 0
-            if asks or one.to_convert:
+            if asks or one.to_convert or one.to_describe:
                 return True
         return False
 

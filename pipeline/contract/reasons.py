@@ -82,7 +82,7 @@ REASONS: Mapping[str, Reason] = {
         "a link that leads out of the input folder, or a path or link out of its archive"
     ),
     "lock_file": decided("an editor's lock or backup file"),
-    "too_large": lost("a file above input.max_file_mb"),
+    "too_large": lost("a file above input.max_file_mb, or a picture above 20 MB"),
     "too_slow": lost("a file whose conversion takes longer than input.convert_seconds"),
     "too_much_memory": lost("a file whose conversion takes more memory than input.convert_mb"),
     "crashed": lost("a file whose conversion ended its process"),

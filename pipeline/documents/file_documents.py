@@ -224,13 +224,13 @@ def _read_content(
 
     Raises OSError and UndecodableError if the file cannot be read or decoded.
     """
-    fault = find_obstacle(file, params)
-    if fault:
-        return fault
     if isinstance(conversion, NotConverted):
         return Fault(conversion.reason, conversion.message)
     if conversion:
         return conversion
+    fault = find_obstacle(file, params)
+    if fault:
+        return fault
     return decoded(file.path.read_bytes(), params.encoding, params.encodings)
 
 

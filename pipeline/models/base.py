@@ -3,10 +3,12 @@
 The adapters that implement the protocols live beside this file.
 """
 
+import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -53,11 +55,40 @@ GENEROUS_REPLY = 4000
 model that thinks aloud needs more, and one that repeats itself without end stops here."""
 
 
+class PictureChangedError(ValueError):
+    """An error for a picture whose file is gone, or was written to after it was looked at."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture in a request. Its file is read only when the request is sent.
+
+    ``digest`` is the SHA-256 of its bytes. ``media_type`` is one such as "image/png". ``width`` and
+    ``height`` are in pixels.
+    """
+
+    path: Path = field(compare=False)
+    digest: str
+    media_type: str
+    width: int
+    height: int
+
+    def content(self) -> bytes:
+        """Return the bytes of the file. Raises PictureChangedError if they are other ones now."""
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise PictureChangedError(f"the picture cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != self.digest:
+            raise PictureChangedError("the picture was written to while it was read")
+        return content
+
+
 @dataclass(frozen=True)
 class ChatRequest:
     """A chat request.
 
-    Sent: ``messages``, ``response_format`` and ``max_tokens``. ``bounded_format`` is
+    Sent: ``messages``, ``picture``, ``response_format`` and ``max_tokens``. ``bounded_format`` is
     ``response_format`` with limits on the length of what it describes. It is sent instead where the
     server accepts it, but the cache key has ``response_format``.
 
@@ -76,6 +107,9 @@ class ChatRequest:
 
     ``max_tokens`` stops a reply that would never end. It is not in the cache key: a reply that
     reaches the limit is never good, and any other reply is the same without it.
+
+    ``picture`` belongs to the last message. The cache key has its digest, so that a file of another
+    name with the same picture is the same request.
     """
 
     row_id: str
@@ -89,6 +123,7 @@ class ChatRequest:
     lacks_end: Callable[[str], bool] | None = field(default=None, compare=False)
     text: str = field(default="", compare=False)
     max_tokens: int | None = field(default=None, compare=False)
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True)

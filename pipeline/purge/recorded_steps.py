@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Prompt
-from pipeline.engine.bill.counting_models import ReadOnlyMemory, Tally
+from pipeline.engine.bill.counting_models import ReadOnlyMemory, RehearsedConverter, Tally
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError
@@ -93,7 +94,16 @@ class RecordedStep:
         def embedding(role: str) -> EmbeddingModel:
             return own[role] or SilentEmbedding(identities[role], cache, tally, missing, width)
 
-        return Resources(lambda role: Prompt(role, prompts[role]), chat, embedding, today.tokenizer)
+        converter = today.converter
+
+        def known_conversions() -> Converter:
+            assert converter
+            return RehearsedConverter(converter(), tally)
+
+        return Resources(
+            lambda role: Prompt(role, prompts[role]), chat, embedding, today.tokenizer,
+            converter=known_conversions if converter else None,
+        )  # fmt: skip
 
     def _of_this_machine(
         self, today: Resources, role: str, identity: Mapping[str, Any]

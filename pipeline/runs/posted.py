@@ -70,9 +70,12 @@ def own_folder(project: "Services") -> OwnFolder:
     """Return the folder of the project's own documents."""
     from pipeline.documents.conversion import CONVERTED
     from pipeline.documents.file_documents import RECORDS, WHOLE
+    from pipeline.documents.pictures import PICTURES
 
     own = own_converters(project.settings.input.converter)
     readable = WHOLE | RECORDS | CONVERTED | (own.keys() - {""})
+    if project.settings.input.pictures.model:
+        readable |= PICTURES
     given, name = project.settings.input, project.settings.input.owned
     was_mounted = name in _mounts_of(project)
     return OwnFolder(

@@ -157,6 +157,7 @@ class Services:
         from pipeline.runs.formats import read_formats, with_formats
         from pipeline.runs.input_steps import with_input_files
         from pipeline.runs.ontology_steps import with_ontology
+        from pipeline.runs.picture_steps import with_pictures
         from pipeline.runs.table_steps import list_ids_of_tables, with_tables
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
@@ -168,7 +169,7 @@ class Services:
             steps.append(InputStep(where, step.verb, args))
         sections = {
             "input": {
-                **self.settings.input.model_dump(exclude={"steps", "owned"}),
+                **self.settings.input.model_dump(exclude={"steps", "owned", "pictures"}),
                 "path": str(self.input_folder),
                 "converter_folder": str(self.root),
                 "hashes": str(self.root / HASHES_FOLDER),
@@ -185,10 +186,13 @@ class Services:
             ChatModel: self.settings.models.chat,
             EmbeddingModel: self.settings.models.embedding,
         }
+        pictures = self.settings.input.pictures.model
         workflow = read_workflow(path, sections, steps, own, models)
+        workflow = with_pictures(workflow, pictures, self.settings.models.chat)
         if self._joins_files(workflow):
             other = path.with_name(f"{self._workflow_of_files(workflow)}.yaml")
             reading = read_workflow(other, sections, steps, own, models)
+            reading = with_pictures(reading, pictures, self.settings.models.chat)
             workflow = with_input_files(workflow, reading)
         tables_root = self.tables_root or self.root
         workflow = with_tables(workflow, tables_root, self.root / CORRECTIONS)
@@ -700,7 +704,11 @@ class Services:
 
     def prompt(self, name: str) -> Prompt:
         from pipeline.contract.prompts import read_prompt
+        from pipeline.runs.picture_steps import PROMPT
 
+        if name == PROMPT:
+            # No workflow file names it, so a project of an earlier version does not have it.
+            return self.query_prompt(name)
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
     def query_prompt(self, name: str) -> Prompt:

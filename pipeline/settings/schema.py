@@ -53,6 +53,12 @@ DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name"
 """An origin of a document's date, as in the column ``date_from`` of documents."""
 
 
+class PicturesSettings(Section):
+    """``model`` names the entry of models.chat that describes pictures; "" for none."""
+
+    model: str = ""
+
+
 class InputSettings(Section):
     path: str = "data/input"
     owned: str = Field(default="posted", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$")
@@ -76,6 +82,7 @@ class InputSettings(Section):
     web_pages: WebPages = "whole"
     convert_seconds: float = Field(default=900, gt=0)
     convert_mb: PositiveInt = 768
+    pictures: PicturesSettings = PicturesSettings()
     steps: tuple[InputStep, ...] = ()
 
 

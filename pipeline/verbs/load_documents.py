@@ -13,6 +13,7 @@ from pipeline.contract.conversion import (
     FileToConvert,
 )
 from pipeline.contract.laws import Law, Part
+from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
 from pipeline.documents.conversations import (
@@ -41,7 +42,9 @@ from pipeline.documents.load_params import LoadParams, name_below
 from pipeline.documents.mail import ATTACHMENT
 from pipeline.documents.metadata import content_hash
 from pipeline.documents.pdf import NO_TEXT
+from pipeline.documents.pictures import PICTURES, describe_pictures
 from pipeline.documents.records import Fault
+from pipeline.models.base import ChatModel
 from pipeline.text.ids import clean, digest, document_id
 
 NO_INPUT = frozenset(
@@ -108,13 +111,17 @@ def _list_file_parts(params: LoadParams) -> tuple[Part, ...]:
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
     parts=_list_file_parts,
+    placeholders={"describe": Placeholders()},
     libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,
     version=input_version,
 )
 def load_documents(
-    params: LoadParams, converter: Converter | None = None
+    params: LoadParams,
+    converter: Converter | None = None,
+    describe: Prompt | None = None,
+    chat: ChatModel | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read every matching file below ``path``; return DOCUMENTS and REJECTS.
 
@@ -125,6 +132,7 @@ def load_documents(
     text begins after it. A conversation of ChatGPT is a record, a day of a Slack channel a
     document.
     Files in ZIP archives are read by their own kinds; their sources are ``archive.zip/file``.
+    Pictures (png, jpg, jpeg, webp, gif) are described by the model ``chat``, if there is one.
 
     The id comes from the path below the folder. For records it comes from the id column, too, or
     from the record's content if there is none. So an edited file keeps its id.
@@ -140,7 +148,7 @@ def load_documents(
     SettingsError if there is no such folder, or no such converter of the user's own.
     """
     listed = params.with_listing()
-    return read_files(find_files(listed), listed, converter)
+    return read_files(find_files(listed), listed, converter, describe, chat)
 
 
 def find_files(params: LoadParams) -> pd.DataFrame:
@@ -190,7 +198,11 @@ def _contents_of(listing: Listing) -> list[str]:
 
 
 def read_files(
-    files: pd.DataFrame, params: LoadParams, converter: Converter | None = None
+    files: pd.DataFrame,
+    params: LoadParams,
+    converter: Converter | None = None,
+    describe: Prompt | None = None,
+    chat: ChatModel | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read these files (FILES); return DOCUMENTS and REJECTS.
 
@@ -204,9 +216,13 @@ def read_files(
     listed = _with_cells(listed, params)
     own_converter = converter or LimitedConverter()
     suffixes = _suffixes_read(listed, params)
+    if chat:
+        suffixes |= PICTURES
     for portion in portions_of(listed):
         with unpacked(portion, suffixes) as files_to_read:
             conversions = _convert_files(files_to_read, params, own_converter)
+            if describe and chat:
+                conversions |= _describe_pictures(files_to_read, params, describe, chat)
             for file in files_to_read:
                 # Of two files of one name in an archive, one has a fault and no conversion.
                 conversion = None if file.fault else conversions.pop(file.name, None)
@@ -303,18 +319,21 @@ def _reject_row(file: InputFile, fault: Fault) -> dict[str, str]:
     return {
         "step": "",
         "row_id": place,
-        "kind": _reject_kind(fault),
+        "kind": _reject_kind(file, fault),
         "reason": fault.reason,
         "message": message,
     }
 
 
-def _reject_kind(fault: Fault) -> str:
+def _reject_kind(file: InputFile, fault: Fault) -> str:
     """Return the kind of the reject; the docstring of ``load_documents`` describes the kinds."""
     if fault.reason == GUESSED:
         return "recovered"
     if fault.page:
         return "record"
+    if fault.reason == "empty" and file.suffix in PICTURES:
+        # The picture is an input; the reply about it was empty.
+        return "source"
     if fault.reason in NO_INPUT:
         return "skipped"
     return "source" if fault.line is None else "row"
@@ -333,6 +352,23 @@ def _convert_files(
     conversions = converter.convert(wanted, rules) if wanted else []
     names = [file.name for file in wanted]
     return dict(zip(names, conversions, strict=True))
+
+
+def _describe_pictures(
+    files: Sequence[InputFile], params: LoadParams, describe: Prompt, chat: ChatModel
+) -> dict[str, Converted]:
+    """Describe the pictures among the files; return the results by the names of the files.
+
+    A picture for which the user has a converter of their own is none of these.
+    """
+    rules = params.rules
+    wanted = [
+        FileToConvert(file.path, file.name)
+        for file in files
+        if file.suffix in PICTURES and not file.fault and not is_converted(file.suffix, rules)
+    ]
+    names = [file.name for file in wanted]
+    return dict(zip(names, describe_pictures(wanted, describe, chat), strict=True))
 
 
 def _with_cells(files: Sequence[InputFile], params: LoadParams) -> list[InputFile]:

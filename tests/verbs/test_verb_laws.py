@@ -44,6 +44,7 @@ from pipeline.models.base import (
     one_question,
 )
 from pipeline.text.tokens import tokenizer
+from tests.documents.drawn_pictures import png
 from tests.query.memory_stores import LetterEmbedding
 from tests.slices import called_in_slices
 from tests.talking import converse
@@ -221,6 +222,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "summarize_descriptions": {"max_tokens": 20},
 }
 TEMPLATES = {
+    "describe": "What is in this picture?",
     "extract": "Types: $entity_types\nText: $text",
     "glean": "What else?",
     "judge": "Pairs:\n$pairs",
@@ -311,6 +313,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = root / FILES["load_documents"] / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
+    (root / FILES["load_documents"] / "lamp.png").write_bytes(png())
     (root / FILES["join_documents"]).write_text(OWNERS, encoding="utf-8")
     (root / FILES["read_corrections"]).write_text(CORRECTIONS, encoding="utf-8")
     (root / FILES["read_table"]).mkdir()

@@ -15,7 +15,7 @@ from pipeline.contract.conversion import (
     FileToConvert,
     NotConverted,
 )
-from pipeline.engine.documents.deletions import NOT_CONVERTED
+from pipeline.engine.documents.deletions import NOT_ASKED, NOT_CONVERTED
 from pipeline.engine.resources import (
     Asked,
     Resources,
@@ -27,9 +27,6 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Repeats, Result, Talk, Tokenizer
 from pipeline.models.conversations import Exchange, Memory, in_rounds
 from pipeline.snapshots.store import SnapshotStore
-
-NOT_ASKED = "not_asked"
-"""The reason of a missing reply while a run is only estimated."""
 
 
 @runtime_checkable

@@ -153,6 +153,17 @@ def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, An
     )
 
 
+def pictures_in_words(pictures: int) -> str:
+    """Return a sentence about the pictures that a run would have described, "" for none."""
+    if not pictures:
+        return ""
+    return (
+        f"{counted(pictures, 'picture')} to be described: the tokens of a picture are an estimate"
+        " by its size; what the descriptions say, and what it costs to read them, is not in this"
+        " plan"
+    )
+
+
 def sum_of_seconds(seconds: Iterable[Seconds | None]) -> list[float] | None:
     """Return the least and the most of all steps together; None where the time of one is not
     known."""

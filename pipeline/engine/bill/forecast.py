@@ -26,6 +26,7 @@ from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
 from pipeline.engine.bill.duration import (
     conversion_in_words,
+    pictures_in_words,
     seconds_of_calls,
     sum_of_seconds,
     time_in_words,
@@ -47,6 +48,7 @@ from pipeline.engine.documents.deletions import (
     changes_between,
     documents_before,
     not_converted,
+    not_described,
 )
 from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
@@ -84,8 +86,9 @@ class Forecast:
     ``documents``: how they changed since the last run, for the step that writes them; None if that
     is unknown, or nothing changed. ``to_convert``: the number of files that the step would convert;
     what they contain, and what that would cost, is unknown. ``bytes_to_convert``: their size.
-    ``seconds``: the least and the most that its model calls take; None if no earlier run measured
-    it.
+    ``to_describe``: the number of pictures that it would ask a model about; what the descriptions
+    contain is unknown. ``seconds``: the least and the most that its model calls take; None if no
+    earlier run measured it.
     """
 
     planned: PlannedStep
@@ -93,6 +96,7 @@ class Forecast:
     documents: DocumentChanges | None = None
     to_convert: int = 0
     bytes_to_convert: int = 0
+    to_describe: int = 0
     seconds: Seconds | None = (0.0, 0.0)
 
 
@@ -145,6 +149,7 @@ class Forecaster:
         self._tried: dict[str, Snapshot] = {}
         self._to_come: dict[str, PendingReplies] = {}
         self._to_convert: dict[str, frozenset[str]] = {}
+        self._to_describe: dict[str, frozenset[str]] = {}
         self._bytes_to_convert: dict[str, int] = {}
         # A step of a view finds in the cache what a step before it has asked for.
         self._embedded: set[int] = set()
@@ -159,8 +164,11 @@ class Forecaster:
             estimate = self._estimate(planned) if step.id in self._needed else Estimate()
             to_convert = len(self._to_convert.get(step.id, ()))
             size = self._bytes_to_convert.get(step.id, 0)
-            seconds = self._seconds(step, estimate)
-            yield Forecast(planned, estimate, self._documents(step), to_convert, size, seconds)
+            yield Forecast(
+                planned, estimate, self._documents(step), to_convert, size,
+                to_describe=len(self._to_describe.get(step.id, ())),
+                seconds=self._seconds(step, estimate),
+            )  # fmt: skip
 
     @cached_property
     def _needed(self) -> set[str]:
@@ -187,8 +195,9 @@ class Forecaster:
             return None
         before = documents_before(self.workflow, self.planner.snapshots)
         known = before if before and self.snapshots.tables.exists(before) else None
-        to_convert = frozenset[str]().union(*self._to_convert.values())
-        return changes_between(self.snapshots, known, self._tried[DOCUMENTS], to_convert)
+        unknown = [*self._to_convert.values(), *self._to_describe.values()]
+        to_read = frozenset[str]().union(*unknown)
+        return changes_between(self.snapshots, known, self._tried[DOCUMENTS], to_read)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
         step = planned.step
@@ -235,7 +244,7 @@ class Forecaster:
         last = find_last_run(planned, self.previous, self.snapshots)
         outputs = outputs_of(step, tables, last, self.snapshots, make)
         self._bytes_to_convert[step.id] = tally.bytes_to_convert
-        if step.id not in self._to_convert:
+        if step.id not in self._to_convert and step.id not in self._to_describe:
             refuse_nothing(step, outputs, self._rejects(outputs))
         self._tried |= {
             step.outputs[name]: table for name, table in outputs.items() if name in step.writes
@@ -262,6 +271,9 @@ class Forecaster:
         to_convert = not_converted(frames)
         if to_convert:
             self._to_convert[step.id] = to_convert
+        to_describe = frozenset() if step.inputs else not_described(frames)
+        if to_describe:
+            self._to_describe[step.id] = to_describe
         return with_kept(
             step, frames, self.previous, self.planner.snapshots, law=part.law, groups=groups
         )
@@ -342,6 +354,10 @@ class Forecaster:
         """Return the pending replies that the step's own tables depend on."""
         if not step.verb.roles_of(ChatModel) or not estimate.calls[1]:
             return to_come
+        if not step.inputs:
+            # Only the descriptions of new pictures are to come: all other documents are known, and
+            # so are the calls about them.
+            return to_come
         said = Expectation(estimate.expected.output_tokens, estimate.output_tokens[1])
         if COMMUNITIES in step.verb.inputs:
             reports = Expectation(estimate.expected.calls, estimate.calls[1])
@@ -416,12 +432,14 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
 def times_in_words(
     forecasts: Sequence[Forecast], reports: Iterable[Mapping[str, Any]]
 ) -> tuple[str, str]:
-    """Return a sentence about the conversions of a run, and one about its model calls; "" where
-    there are none.
+    """Return a sentence about the conversions of a run and its pictures, and one about its model
+    calls; "" where there are none.
 
     ``reports``: of earlier runs, the newest first.
     """
     files = sum(entry.to_convert for entry in forecasts)
     size = sum(entry.bytes_to_convert for entry in forecasts)
     calls = {entry.planned.step.id: entry.seconds for entry in forecasts}
-    return conversion_in_words(files, size, reports), time_in_words(calls)
+    pictures = pictures_in_words(sum(entry.to_describe for entry in forecasts))
+    unknown = [conversion_in_words(files, size, reports), pictures]
+    return "; ".join(filter(None, unknown)), time_in_words(calls)

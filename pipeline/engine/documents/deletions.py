@@ -16,6 +16,8 @@ DOCUMENTS = "documents"
 COLUMNS = ["id", "source", "content_hash"]
 NOT_CONVERTED = "not_converted"
 """The reason of a file that a plan would have to convert to know what it says."""
+NOT_ASKED = "not_asked"
+"""The reason of a missing reply while a run is only estimated, such as that about a picture."""
 _NAMED = 3
 _ARCHIVE = ".zip"
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
@@ -179,10 +181,19 @@ def document_changes(
 
 def not_converted(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
     """Return the names of the files that a plan would have to convert."""
+    return _files_with_reason(frames, NOT_CONVERTED)
+
+
+def not_described(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
+    """Return the names of the pictures that a plan would have to ask a model about."""
+    return _files_with_reason(frames, NOT_ASKED)
+
+
+def _files_with_reason(frames: Mapping[str, pd.DataFrame], reason: str) -> frozenset[str]:
     if REJECTS not in frames:
         return frozenset()
     rejects = frames[REJECTS]
-    return frozenset(rejects.loc[rejects["reason"] == NOT_CONVERTED, "row_id"])
+    return frozenset(rejects.loc[rejects["reason"] == reason, "row_id"])
 
 
 def changes_between(

@@ -17,12 +17,13 @@ from pipeline.engine.documents.deletions import (
     documents_before,
     identities,
     not_converted,
+    not_described,
 )
 from pipeline.engine.documents.kept_documents import named_sources, with_kept
 from pipeline.engine.losses import RECOVERED, UNENDED, UNREFRESHED
 from pipeline.engine.plan import examine_source
 from pipeline.engine.resources import Resources
-from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.engine.workflow import LOADER, REJECTS, Step, Workflow
 from pipeline.errors import UsageError
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
@@ -35,7 +36,7 @@ class CurrentDocuments:
 
     ``sources``: those of all documents that are loaded, before any filter. ``unread``: names of
     sources that could not be read, or not whole (kept_documents.py). ``to_convert``: files whose
-    present content was never converted.
+    present content was never converted, or described if it is a picture.
     """
 
     documents: pd.DataFrame
@@ -63,6 +64,8 @@ def present_documents(
         inputs = step.inputs_from(tables.__getitem__)
         frames = resources.call(step, inputs, Tally(resources.tokenizer).rehearsed)
         to_convert |= not_converted(frames)
+        if not step.inputs:
+            to_convert |= not_described(frames)
         frames = with_kept(step, frames, previous, snapshots, gone)
         if REJECTS in frames and not step.inputs:
             unread |= named_sources(frames[REJECTS])
@@ -103,7 +106,9 @@ def _titles(documents: pd.DataFrame) -> dict[str, str]:
 
 
 def _loads(step: Step) -> bool:
-    return DOCUMENTS in step.outputs and not step.models and not step.prompts
+    asks = bool(step.models or step.prompts)
+    # The one step that loads files asks about pictures at most.
+    return DOCUMENTS in step.outputs and (step.verb.name == LOADER or not asks)
 
 
 # Type checkers do not see the functions of pyarrow.compute: they are created at import.

@@ -17,13 +17,15 @@ from pipeline.models.cache.replies import Completion, ReplyCache
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
     """Return the cache key of a chat request.
 
-    It covers the model's identity, the messages, ``response_format`` and ``asker``. The other
-    fields of the request are not part of it.
+    It covers the model's identity, the messages, ``response_format``, ``asker`` and the content of
+    the picture. The other fields of the request are not part of it.
     """
     messages = [dict(message) for message in request.messages]
     asked: list[object] = [messages, request.response_format]
     if request.asker:
         asked.append(request.asker)
+    if request.picture:
+        asked.append({"picture": request.picture.digest})
     return _key("completion", identity, asked)
 
 

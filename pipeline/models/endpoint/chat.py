@@ -43,6 +43,7 @@ from pipeline.models.endpoint.attempts import (
     Sent,
 )
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable
+from pipeline.models.endpoint.pictures import message_with_picture, tokens_of_picture
 from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, outcome_of, reports_thinking
 from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of
@@ -284,11 +285,13 @@ class OpenAIChat(RemoteModel, ChatModel):
     def count(self, request: ChatRequest) -> int:
         """Return the input tokens of a request as the endpoint will count them.
 
-        Chat models add a few tokens to each message.
+        Chat models add a few tokens to each message. The tokens of a picture are an estimate.
         """
         texts = [message["content"] for message in request.messages]
-        tokens_of_texts = sum(map(tokenizer(self.model).count, texts))
-        return tokens_of_texts + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
+        tokens = sum(map(tokenizer(self.model).count, texts))
+        if request.picture:
+            tokens += tokens_of_picture(self.model, request.picture)
+        return tokens + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
 
     def read_counted(
         self, body: Mapping[str, Any], prompt: Callable[[], int]
@@ -435,9 +438,11 @@ class OpenAIChat(RemoteModel, ChatModel):
         body |= self.options.get("extra_body", {})
         if request.response_format:
             body["response_format"] = request.response_format
-        messages = [
+        messages: list[dict[str, Any]] = [
             {**message, "content": sendable(message["content"])} for message in request.messages
         ]
+        if request.picture:
+            messages[-1] = message_with_picture(messages[-1], request.picture)
         limits = {limit.name: limit.tokens} if limit else {}
         # An option of the same name in the settings replaces the limit.
         return {"model": self.model, "messages": messages, **limits, **body}

@@ -24,7 +24,7 @@ from pipeline.errors import (
     SettingsError,
     in_words,
 )
-from pipeline.models.base import NO_TOKENS, Tokens
+from pipeline.models.base import NO_TOKENS, PictureChangedError, Tokens
 from pipeline.models.conversations import made_once
 from pipeline.models.endpoint.connection import SHORTEST_SECRET, Connection
 
@@ -254,6 +254,8 @@ class Endpoint:
         is_of_http_library = type(error).__module__.startswith("http")
         if not isinstance(error, (OpenAIError, ValueError)) and not is_of_http_library:
             raise error
+        if isinstance(error, PictureChangedError):
+            return Failure("io_error", f"{error}; the next run reads it again", answered=False)
         if _nobody_listens(error):
             return self._connection_failure(error)
         is_read_timeout = type(error).__name__ == "ReadTimeout"

@@ -23,6 +23,7 @@ from pipeline.models.endpoint.client import (
     UselessAnswerError,
     sendable,
 )
+from pipeline.models.endpoint.pictures import base64_of
 from pipeline.models.endpoint.reply_limits import Limit
 from pipeline.models.endpoint.streams import Chunk, StreamedError, json_object, lines_in_time
 from pipeline.models.endpoint.token_counts import reported_tokens, written_text
@@ -170,11 +171,14 @@ class OllamaChat(OpenAIChat):
         own = {NAMES[name]: value for name, value in self.options.items() if name in NAMES}
         more = dict(self.options.get("extra_body", {}))
         limits = {"num_predict": limit.tokens} if limit else {}
+        messages: list[dict[str, Any]] = [
+            {**message, "content": sendable(message["content"])} for message in request.messages
+        ]
+        if request.picture:
+            messages[-1]["images"] = [base64_of(request.picture)]
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                {**message, "content": sendable(message["content"])} for message in request.messages
-            ],
+            "messages": messages,
             "options": {"num_ctx": self.window, **limits, **own, **more.pop("options", {})},
             # Older servers ignore these two and cut the prompt, which refuse_unread detects.
             "truncate": False,
