@@ -52,20 +52,20 @@ def chained(
     params, there = roles.get("params", Params()), dict(tables)
     for part in verb.parts(params):
         read = {name: schema.seen(there[name]) for name, schema in part.inputs.items()}
-        made = _made(part, read, params)
+        made = _made(part, read, roles)
         yield part, read, made
         there |= {name: table.to_pandas() for name, table in made.items()}
 
 
-def of_part(part: Part, params: Params) -> Lawful:
+def of_part(part: Part, roles: Mapping[str, Any]) -> Lawful:
     assert part.law
     return Lawful(
-        part.function.__name__, part.law, part.inputs, lambda tables: _made(part, tables, params)
+        part.function.__name__, part.law, part.inputs, lambda tables: _made(part, tables, roles)
     )
 
 
-def _made(part: Part, tables: Frames, params: Params) -> dict[str, pa.Table]:
-    frames = part.call(tables, {"params": params, "tracker": UNTRACKED})
+def _made(part: Part, tables: Frames, roles: Mapping[str, Any]) -> dict[str, pa.Table]:
+    frames = part.call(tables, {"params": Params(), **roles, "tracker": UNTRACKED})
     return {name: schema.encode(frames[name], name) for name, schema in part.outputs.items()}
 
 

@@ -68,7 +68,7 @@ def test_each_sub_step_holds_its_law_and_together_they_equal_the_verb(
     ):
         outputs |= made
         if part.law is not None:
-            one = of_part(part, params)
+            one = of_part(part, roles)
             groups = data.draw(
                 st.sets(st.sampled_from(groups_of(one.law, then) or [""])), f"groups of {one.name}"
             )
