@@ -11,6 +11,7 @@ one. What the manifest does not name is never read, and names come from the mani
 
 import hashlib
 import json
+import math
 import time
 import zipfile
 import zlib
@@ -215,7 +216,7 @@ def _read_manifest(file: Path, archive: zipfile.ZipFile) -> BackupManifest:
         raise DamagedError(file, f"{MANIFEST} is too large", NO_USE)
     try:
         with archive.open(MANIFEST) as source:
-            content = json_content(source.read(MOST_MANIFEST), f"{file}: {MANIFEST}")
+            content = _parse_manifest(file, source.read(MOST_MANIFEST))
         version = content.pop("version")
         if version != VERSION:
             raise DataError(
@@ -223,16 +224,30 @@ def _read_manifest(file: Path, archive: zipfile.ZipFile) -> BackupManifest:
                 f" it, {content.get('graphmill', '')}"
             )
         files = tuple(_member_of(file, entry) for entry in content.pop("files"))
-        manifest = BackupManifest(**{**content, "keys": tuple(content["keys"])}, files=files)
+        texts = ("created", "graphmill", "owner", "folder", "workspace", "workflow")
+        if not all(isinstance(content[name], str) for name in texts):
+            raise ValueError("a text is none")
+        content |= {"keys": tuple(content["keys"]), "mode": _permissions(content["mode"])}
+        manifest = BackupManifest(**content, files=files)
         _refuse_double(file, manifest, archive)
     except (*_UNREADABLE, TypeError, AttributeError) as error:
         raise DamagedError(file, f"{MANIFEST} cannot be read ({error})", NO_USE) from error
     return manifest
 
 
+def _parse_manifest(file: Path, text: bytes) -> dict[str, Any]:
+    try:
+        return json_content(text, MANIFEST)
+    except DamagedError as error:
+        raise DamagedError(file, f"{MANIFEST}: {error.fact}", NO_USE) from error
+
+
 def _member_of(file: Path, entry: Mapping[str, Any]) -> Member:
     """Return a file of the manifest. Raises DamagedError for a name that leads out of a folder."""
-    member = Member(**{**entry, "mtime": float(entry["mtime"]), "mode": int(entry["mode"])})
+    mtime, mode = float(entry["mtime"]), _permissions(entry["mode"])
+    if not math.isfinite(mtime):
+        raise ValueError("a time is none")
+    member = Member(**{**entry, "mtime": mtime, "mode": mode})
     parts = member.path.removesuffix("/").split("/")
     is_name = not {"", ".", ".."} & set(parts) and "\0" not in member.path
     has_size = isinstance(member.bytes, int) and member.bytes >= 0
@@ -240,6 +255,14 @@ def _member_of(file: Path, entry: Mapping[str, Any]) -> Member:
         fact = f"{json.dumps(member.path)} is no name of a file of a project"
         raise DamagedError(file, fact, "it was not made by 'graphmill backup': do not use it")
     return member
+
+
+def _permissions(mode: Any) -> int:
+    """Return the permissions of a file. Raises ValueError for more, such as those of setuid."""
+    number = int(mode)
+    if not 0 <= number <= 0o777:
+        raise ValueError(f"{number} are no permissions of a file")
+    return number
 
 
 def _refuse_double(file: Path, manifest: BackupManifest, archive: zipfile.ZipFile) -> None:

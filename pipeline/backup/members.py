@@ -29,7 +29,9 @@ README = "graphmill-backup.txt"
 """The first member of a backup, by which one is recognised."""
 HIDDEN_KEPT = frozenset({".env.example", ".gitignore"})
 """The files at the top whose names begin with a dot and that belong to every project."""
-SECRETS = frozenset({".env", f"{AUDIT}/hash-key", PURGED_KEY})
+ENVIRONMENT = ".env"
+"""A file of variables, in any folder; more of them have names such as ``.env.local``."""
+SECRETS = frozenset({f"{AUDIT}/hash-key", PURGED_KEY})
 SESSIONS_FOLDER = "data/serve"
 """The folder with the secret that signs sessions, and the sessions that have ended."""
 KEY_FILES = frozenset({".pem", ".key", ".p12", ".pfx", ".jks"})
@@ -145,7 +147,9 @@ class ProjectFiles:
             return True
         if _is_of_process(name) or _is_beside_sqlite(path):
             return False
+        is_environment = path.name == ENVIRONMENT or path.name.startswith(f"{ENVIRONMENT}.")
         is_named = name in SECRETS or path in keys
+        is_named |= is_environment and path.name not in HIDDEN_KEPT
         if is_named or path.suffix.lower() in KEY_FILES:
             if not self.with_keys:
                 self.left_out[name] = "a key"

@@ -19,8 +19,17 @@ from pipeline.settings.schema import Settings
 Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 VARIABLE = re.compile(r"\$\{\w+(?::-(?P<default>[^}]*))?\}")
-SECRET_NAME = re.compile(r"pass|key|secret|token|sig|authorization", re.IGNORECASE)
-"""A part of the names that secrets have in a URL, or in a mapping of the user's own."""
+SECRET_NAME = re.compile(
+    r"pass|key|secret|token|sig|cred|authorization|(?<![a-z])auth(?![a-z])|^code$|subscription",
+    re.IGNORECASE,
+)
+"""A part of the names that secrets have in a URL, in a command, or in a mapping of the user's
+own."""
+COMMAND = "converter"
+"""The setting that is a command: its words may be a header or an option with a secret."""
+_NAME_AND_VALUE = re.compile(r"(?P<name>-{0,2}[\w-]+)\s*[:=]\s*\S.*", re.DOTALL)
+"""A word of a command that is a header, or an option with its value."""
+_OPTION = re.compile(r"--?[\w-]+")
 KEYS_OF_THE_USER = frozenset({"extra_body", "args"})
 """The settings whose keys are the user's own, so that no type says which of them are secret."""
 NULL = "tag:yaml.org,2002:null"
@@ -186,8 +195,25 @@ def _secret_paths(value: Any, path: Path) -> Iterator[tuple[Path, bool]]:
         for name, each in value.items():
             yield from _secret_paths(each, (*path, name))
     elif isinstance(value, Sequence):
+        secret_words = _secret_words(value) if path[-1:] == (COMMAND,) else frozenset[int]()
         for position, each in enumerate(value):
-            yield from _secret_paths(each, (*path, position))
+            if position in secret_words:
+                yield (*path, position), False
+            else:
+                yield from _secret_paths(each, (*path, position))
+
+
+def _secret_words(command: Sequence[Any]) -> frozenset[int]:
+    """Return the positions of the words of a command that hold a secret by their names."""
+    found: set[int] = set()
+    before = ""
+    for position, word in enumerate(map(str, command)):
+        named = _NAME_AND_VALUE.fullmatch(word)
+        is_value = bool(_OPTION.fullmatch(before) and SECRET_NAME.search(before))
+        if is_value or (named and SECRET_NAME.search(named["name"])):
+            found.add(position)
+        before = word
+    return frozenset(found)
 
 
 def _is_named_secret(path: Path) -> bool:

@@ -38,12 +38,15 @@ ERRORS: Mapping[str, type[GraphmillError]] = {
 """Type of a server's error -> the error that is raised. Other types raise GraphmillError."""
 LONGEST_TEXT = 200
 """Characters of an answer in another form that a message shows."""
+LONGEST_MESSAGE = 2000
+"""Characters of a server's message that an error shows."""
 
 
 class Client:
     """A connection to one server, or to one of its workspaces at ``URL/w/NAME``.
 
-    ``key`` is an access key of the server; without one, no key is sent. ``timeout`` is in seconds.
+    ``key`` is an access key of the server; without one, no key is sent. ``timeout`` is in seconds
+    between two pieces of an answer.
     Several threads may use a client at a time. Methods raise NotAllowedError, UsageError,
     BudgetError and NothingLoadedError as a project does. If the server cannot be reached, or
     fails, they raise GraphmillError.
@@ -57,7 +60,8 @@ class Client:
             # An HTTP library would show such a key in its error.
             raise UsageError("Client: key: no key of a server; remove what is no ASCII character")
         self._library = http_library()
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # The header Authorization is for the user and the password of an address, as of a proxy.
+        headers = {"X-API-Key": key} if key else {}
         self._http = self._library.Client(base_url=url, headers=headers, timeout=timeout)
 
     def __enter__(self) -> Self:
@@ -112,7 +116,7 @@ class Client:
         where = self._http.base_url.host
         try:
             response = self._http.request(method, path, **parts)
-        except self._library.HTTPError as error:
+        except (self._library.HTTPError, self._library.InvalidURL, UnicodeError) as error:
             fact = in_words(error) or type(error).__name__
             action = "check the address, and that 'graphmill serve' runs there"
             raise GraphmillError(f"{where}: {fact}; {action}") from None
@@ -126,7 +130,14 @@ class Client:
             fact = f"status {response.status_code} and no answer of graphmill: {text!r}"
             action = "check the address, and that both have the same version"
             raise GraphmillError(f"{where}: {fact}; {action}") from None
-        raise ERRORS.get(kind, GraphmillError)(f"{where}: {message}")
+        shown_message = _printable(str(message))
+        raise ERRORS.get(kind, GraphmillError)(f"{where}: {shown_message}")
+
+
+def _printable(message: str) -> str:
+    """Return a server's message without control characters, cut to a length that can be read."""
+    plain = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in message)
+    return plain[:LONGEST_MESSAGE]
 
 
 def _is_address(url: str) -> bool:

@@ -43,7 +43,7 @@ def mine(
     with folder.open(*folder.endpoint_overrides) as project:
         project.run("index")
     (folder.root / ".env").write_text("CANARY=sk-canary-in-env\nACCOUNT=account.json\n")
-    for name in ("account.json", "client.pem", "data/serve/session-signature"):
+    for name in ("account.json", "client.pem", "data/serve/session-signature", "deploy/.env.prod"):
         (folder.root / name).parent.mkdir(exist_ok=True)
         (folder.root / name).write_text("canary")
     folder.edit_settings(serve={"api_key": KEY})
@@ -86,6 +86,7 @@ def test_a_copy_in_a_shared_database_has_a_workspace_and_an_owner_of_its_own(
 
 def test_keys_are_in_a_backup_only_if_they_are_asked_for(mine: ProjectFolder, tmp_path: Path):
     keys = {".env", "account.json", "client.pem", "data/serve/session-signature"}
+    keys |= {"deploy/.env.prod"}
     with mine.open() as project:
         without = project.backup(tmp_path / "without.zip")
         project.backup(tmp_path / "with.zip", with_keys=True)

@@ -11,7 +11,7 @@ import pytest
 from pipeline.backup.archive import MANIFEST, VERSION
 from pipeline.backup.restore import restore_files
 from pipeline.errors import DataError, DiskFullError, GraphmillError, UsageError
-from pipeline.files import json_text
+from pipeline.files import CHECK, json_text
 
 SETTINGS = b"workspace: default\n"
 ORIGIN = {
@@ -72,6 +72,9 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, path: str):
         ([entry("a", b"x"), entry("b", b"x", member="files/a")], {"files/a": b"x"}, "twice"),
         ([entry("a", b""), entry("a/b", b"")], {"files/a": b"", "files/a/b": b""}, "written"),
         ([entry("a", b"x", member=["a"])], {"files/a": b"x"}, "manifest.json cannot be read"),
+        ([entry("a", b"x", mode=0o4755)], {"files/a": b"x"}, "no permissions of a file"),
+        ([entry("a", b"x", mode=-5)], {"files/a": b"x"}, "no permissions of a file"),
+        ([entry("a", b"x", mtime=float("nan"))], {"files/a": b"x"}, "a time is none"),
         ([entry("a", b"x", mode="all")], {"files/a": b"x"}, "manifest.json cannot be read"),
         ([{"path": "a"}], {"files/a": b"x"}, "manifest.json cannot be read"),
     ],
@@ -80,6 +83,24 @@ def test_what_the_manifest_does_not_say_is_refused(
     tmp_path: Path, entries: list[dict[str, Any]], contents: dict[str, bytes], message: str
 ):
     refuse(write(tmp_path / "b.zip", entries, contents), tmp_path / "new", message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("folder", 5), ("owner", None), ("keys", 1), ("mode", 0o4700)]
+)
+def test_a_manifest_with_values_of_other_types_is_refused(tmp_path: Path, name: str, value: Any):
+    file = tmp_path / "b.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(MANIFEST, json_text({**ORIGIN, "files": [], name: value}))
+    refuse(file, tmp_path / "new", "manifest.json cannot be read")
+
+
+def test_a_manifest_that_was_edited_is_refused_without_advice_to_delete(tmp_path: Path):
+    file = tmp_path / "b.zip"
+    edited = {**ORIGIN, "files": [], CHECK: "0" * 64}
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(MANIFEST, json_text(edited))
+    refuse(file, tmp_path / "new", "manifest.json: not what was written; use another backup")
 
 
 def test_a_member_is_read_no_further_than_its_size(tmp_path: Path):

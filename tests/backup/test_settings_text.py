@@ -118,6 +118,28 @@ models: {chat: {default: {extra_body: {api_key: canary-3, seed: 1, mode: fast}}}
         assert kept in edited
 
 
+def test_secrets_in_the_words_of_a_command_and_in_addresses_are_found_by_their_names(
+    tmp_path: Path,
+):
+    text = """\
+input:
+  converter: [curl, -H, "Authorization: Bearer canary-1", --api-key, canary-2, --token=canary-3,
+              --retry, "3", -H, "Accept: text/plain", "https://c.example.org/{file}"]
+models:
+  chat:
+    default: {base_url: "https://gw.example.org/v1?code=canary-4", extra_body: {cred: canary-5}}
+"""
+    (tmp_path / "settings.yaml").write_text(text)
+    without, variables = without_secrets(text, read_settings(tmp_path))
+    assert "canary" not in without
+    assert variables == [
+        "INPUT_CONVERTER_2", "INPUT_CONVERTER_4", "INPUT_CONVERTER_5",
+        "MODELS_CHAT_DEFAULT_BASE_URL", "MODELS_CHAT_DEFAULT_EXTRA_BODY_CRED",
+    ]  # fmt: skip
+    for kept in ("--api-key", '"3"', "Accept: text/plain", "https://c.example.org/{file}"):
+        assert kept in without
+
+
 def test_a_text_that_cannot_be_changed_in_one_place_is_refused():
     with pytest.raises(DataError, match="write the file in plain YAML"):
         with_values("{workspace: a}", {("snapshots",): "s"})

@@ -1,6 +1,7 @@
 """The client of a server gives what the project gives, and its errors."""
 
 import asyncio
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -72,6 +73,44 @@ def test_a_server_of_another_kind_is_told():
             pytest.raises(GraphmillError, match="status 501 and no answer of graphmill"),
         ):
             client.query(QUESTION)
+
+
+def test_a_key_is_sent_beside_the_user_of_a_proxy(url: str):
+    with Client(url.replace("http://", "http://user:secret@"), KEY) as client:
+        assert client.query_data(QUESTION, mode="naive").chunks
+
+
+class LoudRefusal(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        message = "\x1b[2J" + "a" * 100_000
+        content = json.dumps({"error": {"type": "other", "message": message}}).encode()
+        self.send_response(500)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_message_of_a_server_is_short_and_has_no_control_characters():
+    with HTTPServer(("127.0.0.1", 0), LoudRefusal) as other:
+        threading.Thread(target=other.handle_request, daemon=True).start()
+        with (
+            Client(f"http://127.0.0.1:{other.server_port}", KEY) as client,
+            pytest.raises(GraphmillError) as refused,
+        ):
+            client.query(QUESTION)
+    assert "\x1b" not in str(refused.value)
+    assert len(str(refused.value)) < 3000
+
+
+def test_a_host_that_no_address_can_have_is_told():
+    with (
+        Client(f"http://{'a' * 300}.example.org", KEY) as client,
+        pytest.raises(GraphmillError, match="check the address"),
+    ):
+        client.query(QUESTION)
 
 
 @pytest.mark.parametrize("wrong", ["http://h:x", "http://[::1", "http://", "h:8020"])

@@ -73,7 +73,7 @@ class Rendering:
     _code_marks: int = 0
     """The number of marks that began the block of code of this line; 0 outside of code."""
     _is_in_doubt: bool = False
-    """Whether a line in doubt was written, so that nothing counts as code any more."""
+    """True once a line in doubt was written: nothing counts as code any more."""
 
     def show(self, references: Sequence[Reference]) -> None:
         """Take the references that the text may cite from now on."""
