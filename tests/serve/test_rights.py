@@ -45,7 +45,7 @@ from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
 
-CORPORA, VIEWS = size((len(WHERE), 1), (20, 5))
+CORPORA, VIEWS = size((3, 3), (20, 5))
 """Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
 DOCUMENTS = 24
 
@@ -163,8 +163,8 @@ def corpus(
     rows = drawn_rows(draw)
     folder, views = loaded("all", rows), []
     with folder.open() as project:
-        # Every condition is the first one of some corpus.
-        begin = number % len(WHERE)
+        # Each corpus goes on where the last one ended, so that every condition is used.
+        begin = number * VIEWS % len(WHERE)
         for where in (*WHERE[begin:], *WHERE[:begin]):
             visible = visible_names(project, where)
             if 0 < len(visible) < len(rows) and len(views) < VIEWS:

@@ -38,13 +38,14 @@ COUNTS = {
     "tables": {
         "fast": size(0, 200),
         "index": size(0, 60),
-        "communities": size(1, 40),
-        # The reduced form draws histories with claims in PostgreSQL, tables included.
+        # The reduced form has claims in PostgreSQL, whose workflow has all steps of this one.
+        "communities": size(0, 40),
         "claims": size(0, 60),
     },
     "postgres": {
         "fast": size(1, 30),
-        "index": size(1, 60),
+        # The reduced form has this workflow with its graph in Neo4j.
+        "index": size(0, 60),
         "communities": size(0, 15),
         "claims": size(1, 30),
     },

@@ -2,7 +2,7 @@
 
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +62,35 @@ def catalogue() -> dict[str, str]:
 
 
 CORPORA: dict[str, Callable[[], dict[str, str]]] = {
-    "three": lambda: dict(DOCUMENTS), "voyages": lambda: voyages(40), "examples": examples,
-    "catalogue": catalogue,
+    "voyages": lambda: voyages(size(20, 40)), "examples": examples, "catalogue": catalogue,
+    **size({}, {"three": lambda: dict(DOCUMENTS)}),
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def endpoint_of_the_file() -> Iterator[OpenAIServer]:
+    """Start an endpoint with a token count like OpenAI's."""
+    with openai_server() as server:
+        server.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
+        yield server
+
+
 @pytest.fixture
-def counting(openai: OpenAIServer) -> OpenAIServer:
-    """Return the endpoint with a token count like OpenAI's."""
-    openai.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
-    return openai
+def counting(endpoint_of_the_file: OpenAIServer) -> OpenAIServer:
+    """Return the endpoint of the file with an empty ledger. No test here scripts its replies."""
+    endpoint_of_the_file.forget()
+    return endpoint_of_the_file
+
+
+@pytest.fixture(scope="module")
+def indexed_voyages(
+    tmp_path_factory: pytest.TempPathFactory, endpoint_of_the_file: OpenAIServer
+) -> ProjectFolder:
+    """Index twelve voyages once. Tests change copies of the project."""
+    root = tmp_path_factory.mktemp("voyages") / "p"
+    folder = new_folder(root, endpoint_of_the_file, voyages(12))
+    index(folder)
+    return folder
 
 
 def new_folder(
@@ -161,7 +180,7 @@ def test_the_calls_of_the_run_are_within_the_forecast(
     assert 0 < second["extract_graph"].known < second["extract_graph"].rows
 
 
-@pytest.mark.parametrize("workflow", ["communities", "claims"])
+@pytest.mark.parametrize("workflow", size(["claims"], ["communities", "claims"]))
 def test_reports_and_claims_are_in_the_ranges(
     tmp_path: Path, counting: OpenAIServer, workflow: str
 ):
@@ -200,7 +219,7 @@ def test_the_replies_of_some_rows_are_known(tmp_path: Path, counting: OpenAIServ
     assert extraction.input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
 
 
-@pytest.mark.parametrize("gleanings", [1, 2])
+@pytest.mark.parametrize("gleanings", size([2], [1, 2]))
 def test_gleanings_are_in_the_range(tmp_path: Path, counting: OpenAIServer, gleanings: int):
     folder = new_folder(tmp_path / "p", counting, voyages(12), gleanings=gleanings)
     estimates = foresee(folder)
@@ -221,9 +240,10 @@ def test_after_a_run_there_is_nothing_to_pay(tmp_path: Path, counting: OpenAISer
     }  # fmt: skip
 
 
-def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAIServer):
-    folder = new_folder(tmp_path / "p", counting, voyages(12))
-    index(folder)
+def test_steps_before_the_change_cost_nothing(
+    tmp_path: Path, counting: OpenAIServer, indexed_voyages: ProjectFolder
+):
+    folder = indexed_voyages.copy(tmp_path / "p")
     set_args(folder, summarize_descriptions={"max_tokens": 30})
     counting.forget()
     estimates = foresee(folder)
@@ -233,12 +253,11 @@ def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAISe
 
 
 def test_a_plan_works_on_what_changed_alone(
-    tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, indexed_voyages: ProjectFolder, monkeypatch: pytest.MonkeyPatch
 ):
     """A plan works on changed rows in steps with models and in those between; a deletion leaves the
     other rows alone."""
-    folder = new_folder(tmp_path / "p", counting, voyages(12))
-    index(folder)
+    folder = indexed_voyages.copy(tmp_path / "p")
     folder.delete(min(voyages(12)))
     folder.write("log-005.txt", voyages(12)["log-005.txt"] + " Anselm Torr was aboard.")
     worked_on: dict[str, int] = {}
@@ -307,13 +326,16 @@ def test_a_model_without_a_price_gives_a_plan_without_a_cost(
         assert totals(project.forecast("index"))["cost"] is None
 
 
-def test_nothing_is_asked_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with openai_server() as endpoint:
-        folder = new_folder(tmp_path / "p", endpoint, voyages(12))
-        index(folder)
-        edit(folder, voyages(12))
-        set_args(folder, extract_graph={"gleanings": 1})
-    cold = new_folder(tmp_path / "cold", endpoint, voyages(12))
+def test_nothing_is_asked_and_nothing_is_written(
+    tmp_path: Path,
+    counting: OpenAIServer,
+    indexed_voyages: ProjectFolder,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    folder = indexed_voyages.copy(tmp_path / "p")
+    edit(folder, voyages(12))
+    set_args(folder, extract_graph={"gleanings": 1})
+    cold = new_folder(tmp_path / "cold", counting, voyages(12))
 
     def refuse(*_: object) -> None:
         raise AssertionError("no network is used")
