@@ -71,18 +71,21 @@ class Suspect:
 class Suspects:
     """A list of suspects, which may be cut off; ``counts`` has all of them, by kind.
 
-    ``notes`` say what was not looked for.
+    ``notes`` say what was not looked for. ``types`` are those that a suspect may be given: the
+    types of ontology.yaml, or those that the entities have if there is no such file.
     """
 
     listed: Sequence[Suspect]
     counts: dict[str, int]
     notes: Sequence[str] = ()
+    types: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "suspects": [asdict(one) for one in self.listed],
             "counts": self.counts,
             "notes": list(self.notes),
+            "types": list(self.types),
         }
 
 
@@ -114,7 +117,7 @@ def list_suspects(project: Services, name: str | None = None, limit: int = USUAL
             found[suspect.kind].append(suspect)
     listed = [suspect for kind in KINDS for suspect in found[kind]]
     counts = {kind: len(found[kind]) for kind in KINDS}
-    return Suspects(listed[:limit], counts, notes)
+    return Suspects(listed[:limit], counts, notes, _list_types(project, entities))
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,14 @@ def explain_junk(name: str) -> str:
     if ends or len(words) > MOST_WORDS or len(name) > LONGEST_NAME:
         return "a sentence"
     return ""
+
+
+def _list_types(project: Services, entities: pd.DataFrame) -> list[str]:
+    """Return the types that an entity may be given, in the order of the alphabet."""
+    ontology = read_ontology(project.root)
+    if ontology is not None and ontology.entity_types:
+        return sorted(type.name for type in ontology.entity_types)
+    return sorted(set(entities["type"]) - {""})
 
 
 def _make_type_test(project: Services, entities: pd.DataFrame) -> Callable[[str], str]:

@@ -109,10 +109,10 @@ def choose(page: Page, name: str) -> None:
     """Move to a suspect by arrows."""
     page.locator("#suspects").focus()
     page.keyboard.press("Home")
-    names = page.locator(SUSPECTS).locator(".named").all_inner_texts()
+    names = page.locator(SUSPECTS).locator(".name").all_inner_texts()
     for _ in range(names.index(name)):
         page.keyboard.press("ArrowDown")
-    chosen = page.locator(f'{SUSPECTS}[aria-selected="true"] .named')
+    chosen = page.locator(f'{SUSPECTS}[aria-selected="true"] .name')
     expect(chosen).to_have_text(name)
 
 
@@ -211,6 +211,41 @@ def test_undo_takes_the_last_decision_back_and_escape_leaves_a_question(look: Lo
     assert grave_faults(page) == []
 
 
+def test_keys_decide_without_a_click_and_say_what_they_leave(look: Look, opened: Opened):
+    before = opened.lines
+    lines = opened.folder.root / "corrections.jsonl"
+    lines.unlink(missing_ok=True)
+    page = go(look, opened)
+    first, second = page.locator(SUSPECTS).locator(".name").all_inner_texts()[:2]
+    told = page.locator("#told")
+    page.keyboard.press("t")
+    expect(page.locator("#answer")).to_be_focused()
+    offered = page.locator("#answers option").evaluate_all("all => all.map(one => one.value)")
+    assert offered == ["DATE", "GROUP", "PERSON", "PLACE"]
+    page.keyboard.type("WEIR")
+    page.keyboard.press("Enter")
+    expect(told).to_contain_text("ontology.yaml has no entity type 'WEIR'")
+    expect(told).to_have_class("warn")
+    choose(page, first)
+    page.keyboard.press("d")
+    expect(told).to_contain_text(f"{first} is decided already: typed WEIR")
+
+    choose(page, second)
+    page.keyboard.press("r")
+    expect(page.locator("#answer")).to_be_focused()
+    page.keyboard.type("Another Name")
+    page.keyboard.press("Enter")
+    expect(told).to_have_text(f"{second}: named Another Name.")
+    choose(page, second)
+    page.locator("#decided li").first.get_by_role("button", name="Take back").click()
+    expect(page.locator("#pending")).to_contain_text("1 pending")
+    expect(page.locator(f'{SUSPECTS}[aria-selected="true"] .name')).to_have_text(second)
+    if before:
+        lines.write_text(before, encoding="utf-8")
+    else:
+        lines.unlink()
+
+
 def test_an_editor_splits_a_name_by_document_and_adds_a_statement(look: Look, opened: Opened):
     before = opened.lines
     page = look("about:blank", extra_http_headers={"X-API-Key": EDIT}).page
@@ -223,7 +258,11 @@ def test_an_editor_splits_a_name_by_document_and_adds_a_statement(look: Look, op
     form.get_by_label("Only where the text says").fill("met Anselm")
     form.get_by_label("Name", exact=True).fill("Mira Vale (surveyor)")
     form.get_by_role("button", name="Rename").click()
-    expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Written; records: [1-9]"))
+    expect(form.get_by_role("status")).to_be_in_viewport()
+    expect(form.locator("li", has_text="Mira Vale (surveyor)")).to_contain_text("in one document")
+    # The panel scrolls, not the page.
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
     form.get_by_label("Only where the text says").fill("")
     form.get_by_label("its target is").fill("Lone Rock")
     form.get_by_label("Its type").fill("SURVEYED")

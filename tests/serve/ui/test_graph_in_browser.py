@@ -112,7 +112,7 @@ def test_an_editor_corrects_an_entity_and_takes_it_back(
     form.get_by_text("Correct it").click()
     form.get_by_label("Type", exact=True).fill("GLAZIER")
     form.get_by_role("button", name="Set the type").click()
-    expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Written; records: [1-9]"))
     assert "GLAZIER" in (root / "corrections.jsonl").read_text()
     form.get_by_role("button", name="Take back").last.click()
     expect(form.get_by_role("status")).to_have_text(re.compile("^Taken back"))
@@ -134,7 +134,7 @@ def test_an_editor_sets_a_property_that_the_ontology_declares(
     ontology = {"entity_types": [{"name": "PERSON", "properties": [{"name": "Born"}]}]}
     write_yaml(root / "ontology.yaml", ontology)
     form.get_by_role("button", name="Set the property").click()
-    expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Written; records: [1-9]"))
     assert '"property": "Born", "value": "May 1850"' in (root / "corrections.jsonl").read_text()
     form.get_by_role("button", name="Take back").last.click()
     expect(form.get_by_role("status")).to_have_text(re.compile("^Taken back"))

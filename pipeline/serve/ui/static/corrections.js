@@ -85,7 +85,7 @@ function row(suspect, place) {
     role: "option", id: `suspect-${place}`, "aria-selected": String(place === chosen), class: decided && "decided",
     onclick: () => { choose(place); list.focus(); },
   },
-    element("span", { class: "tag" }, words.kinds[suspect.kind]), element("strong", { class: "named" }, suspect.name),
+    element("span", { class: "tag" }, words.kinds[suspect.kind]), element("strong", { class: "name" }, suspect.name),
     element("span", { class: "quiet" }, suspect.type || words.untyped), element("span", {}, suspect.why),
     suspect.other && element("span", {}, fill(words.perhaps, { name: suspect.other })),
     element("span", { class: "quiet" }, fill(words.frequency, { n: suspect.frequency })),
@@ -106,14 +106,16 @@ function choose(place) {
 }
 
 async function showSuspects() {
+  const before = suspects[chosen]?.name;
   const found = await ask("ui/corrections/suspects");
   suspects = found.suspects;
   done.length = 0;
-  for (const { type } of suspects) if (type) types.add(type);
+  for (const type of found.types) types.add(type);
   const all = Object.values(found.counts).reduce((sum, count) => sum + count, 0);
   const some = suspects.length < all ? [fill(words.suspects_of, { n: suspects.length, all })] : [];
   say(told, [...(suspects.length ? some : [words.suspects_none]), ...found.notes].join(" "));
-  choose(chosen);
+  // The list may be shorter now: a place in the old one would choose another suspect, which a key then decides on.
+  choose(suspects.findIndex((one) => one.name === before));
 }
 
 const next = (from) => {
@@ -121,7 +123,7 @@ const next = (from) => {
   return later < 0 ? from : later;
 };
 
-// Fields of the correction, and how it is said. Deciding twice on one is left to undo.
+// Fields of the correction, and how it is said. Who wants to decide twice on one takes the first decision back.
 const DECISIONS = {
   d: { what: "delete", fields: (one) => ({ kind: "delete_entity", entity: one.name }) },
   m: { what: "merge", asks: (one) => !one.other, fields: (one, to) => ({ kind: "rename", entity: one.name, to }) },
@@ -132,7 +134,8 @@ const DECISIONS = {
 
 async function decide(key) {
   const suspect = suspects[chosen];
-  if (!suspect || suspect.decided) return;
+  if (!suspect) return;
+  if (suspect.decided) return void say(told, fill(words.decided_before, suspect), "warn");
   const { what, asks, fields } = DECISIONS[key];
   const to = asks?.(suspect) ? await askFor(what, suspect) : suspect.other;
   if (to === null) return;
@@ -140,7 +143,8 @@ async function decide(key) {
   suspect.decided = fill(words.done[what], { to });
   done.push({ suspect, id });
   if (what === "type") types.add(to);
-  say(told, [`${suspect.name}: ${suspect.decided}.`, ...notes].join(" "), "good");
+  // A note is a warning, such as a type that the ontology lacks: in the colour of success it is overlooked.
+  say(told, [`${suspect.name}: ${suspect.decided}.`, ...notes].join(" "), notes.length ? "warn" : "good");
   choose(next(chosen));
   await showDecided();
 }
@@ -168,6 +172,7 @@ function askFor(what, suspect) {
   at("answers").replaceChildren(...(what === "type" ? [...types].sort() : []).map((value) => element("option", { value })));
   answer.value = what === "rename" ? suspect.name : "";
   answer.focus();
+  answer.select();
   return new Promise((resolve) => {
     const leave = () => end(null);
     const end = (value) => {
@@ -214,3 +219,5 @@ at("apply").addEventListener("click", apply);
 const begun = await showDecided().catch((error) => void say(at("applying"), error.message, "bad"));
 if (begun?.under_way) say(at("applying"), words.under_way_before);
 await showSuspects().catch((error) => say(told, error.message, "bad"));
+// Keys decide from the first one on, unless somebody has gone elsewhere meanwhile.
+if (suspects.length && document.activeElement === document.body) list.focus({ preventScroll: true });

@@ -30,8 +30,9 @@ export async function correctEntity(entity, said) {
     field(words.correct_name, name, button(words.rename, "rename", of("rename", () => ({ to: name.value.trim(), ...scope() })))),
     field(words.correct_type, type, button(words.set_type, "set-type", of("set_type", () => ({ to: type.value.trim() })))),
     field(words.correct_description, description, button(words.describe, "describe", of("describe_entity", () => ({ description: description.value.trim() })))),
-    field(words.correct_property, property, button(words.delete_property, "delete-property", of("delete_property", () => ({ property: property.value.trim(), ...scope() })))),
+    field(words.correct_property, property),
     field(words.correct_value, value, button(words.set_property, "set-property", of("set_property", () => ({ property: property.value.trim(), value: value.value.trim(), ...scope() })))),
+    button(words.delete_property, "delete-property", of("delete_property", () => ({ property: property.value.trim(), ...scope() }))),
     button(words.delete_entity, "delete", of("delete_entity", scope)),
     field(words.correct_target, target),
     field(words.correct_stated, stated),
@@ -58,7 +59,10 @@ async function form(names, entity, target, parts) {
   const why = element("input", { id: "correct-why", maxlength: 1500, autocomplete: "off" });
   const result = element("p", { role: "status", class: "quiet" });
   const decided = element("div");
-  const tell = async (work) => {
+  // Beneath what was pressed: at the end of a form longer than the window nobody sees the result.
+  const tell = async (work, place) => {
+    place.after(result);
+    result.textContent = "";
     try {
       const done = await work();
       // The list comes first: whoever reads that it is done must find the corrections of now beneath.
@@ -69,20 +73,22 @@ async function form(names, entity, target, parts) {
       result.className = "bad";
       result.textContent = error.message;
     }
+    result.scrollIntoView({ block: "nearest" });
   };
-  const correct = (fields) => () => tell(async () => {
+  const correct = (fields) => (event) => tell(async () => {
     const reason = why.value.trim();
     const { records, text_units: units, notes, then } = await ask("ui/correct", { ...fields(), ...(reason && { why: reason }) });
     return [fill(words.corrected, { records: records ?? 0, units: units ?? 0, then }), ...notes].join(" ");
-  });
+  }, event.currentTarget.parentElement);
   const undo = (id) => () => tell(async () => {
     const { then } = await ask("ui/correct/undo", { id });
     return fill(words.undone, { then });
-  });
+  }, about);
+  const about = element("p", { class: "quiet" }, words.correct_about);
   const list = async () => {
     const { corrections } = await ask("ui/corrections");
-    const about = corrections.filter((one) => [one.entity, one.to, one.source, one.target, one.a, one.b].some((name) => name && names.includes(name)));
-    decided.replaceChildren(...(about.length ? [element("h4", {}, words.decided), element("p", {}, element("a", { href: "corrections" }, words.apply_there)), element("ul", { class: "plain" }, about.map((one) => element("li", { class: one.pending && "pending" },
+    const theirs = corrections.filter((one) => [one.entity, one.to, one.source, one.target, one.a, one.b].some((name) => name && names.includes(name)));
+    decided.replaceChildren(...(theirs.length ? [element("h4", {}, words.decided), element("p", {}, element("a", { href: "corrections" }, words.apply_there)), element("ul", { class: "plain" }, theirs.map((one) => element("li", { class: one.pending && "pending" },
       lineOf(one), " ", one.pending && [element("span", { class: "tag" }, words.pending), " "], element("button", { type: "button", class: "link", onclick: undo(one.id) }, words.undo_correction))))] : []));
   };
   await list();
@@ -98,8 +104,8 @@ async function form(names, entity, target, parts) {
   const correcting = element("details", { class: "section", id: "correct" }, element("summary", {}, element("h3", {}, words.correct)),
     element("form", { onsubmit: (event) => event.preventDefault() }, rows,
       element("div", { class: "row" }, element("label", { class: "quiet", for: why.id }, words.correct_why), why),
-      element("p", { class: "quiet" }, words.correct_about), result, decided));
+      about, result, decided));
   return element("div", {}, correcting, said);
 }
 
-export const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.a, one.b, one.other, one.type, one.to, one.description, one.property, one.value, one.by && `(${one.by})`].filter(Boolean).join(" · ");
+export const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.a, one.b, one.other, one.type, one.to, one.description, one.property, one.value, one.document && words.in_one_document, one.quote && fill(words.where_said, one), one.by && `(${one.by})`].filter(Boolean).join(" · ");
