@@ -500,7 +500,10 @@ def read_parquet(
             groups = groups[: file.num_row_groups]
             wanted = np.flatnonzero(groups).tolist()
             table = file.read_row_groups(wanted, columns=names, use_threads=threads)
-            table = table.filter(pa.array(flags[_rows_of_groups(groups, ends)]))
+            wanted_rows = flags[_rows_of_groups(groups, ends)]
+            # A filter copies all rows, so it is avoided if it would keep them all.
+            if not wanted_rows.all():
+                table = table.filter(pa.array(wanted_rows))
     return table if names is None else table.select(names)
 
 
