@@ -261,6 +261,12 @@ def test_an_editor_splits_a_name_by_document_and_adds_a_statement(look: Look, op
     expect(form.get_by_role("status")).to_have_text(re.compile("^Written; records: [1-9]"))
     expect(form.get_by_role("status")).to_be_in_viewport()
     expect(form.locator("li", has_text="Mira Vale (surveyor)")).to_contain_text("in one document")
+    form.get_by_label("Type", exact=True).fill("WEIR")
+    form.get_by_role("button", name="Set the type").click()
+    expect(form.get_by_role("status")).to_contain_text("no entity type 'WEIR'")
+    expect(form.get_by_role("status")).to_have_class("warn")
+    form.locator("li", has_text="WEIR").get_by_role("button", name="Take back").click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Taken back"))
     # The panel scrolls, not the page.
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
     form.get_by_label("Only where the text says").fill("")

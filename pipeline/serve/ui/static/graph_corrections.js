@@ -64,11 +64,11 @@ async function form(names, entity, target, parts) {
     place.after(result);
     result.textContent = "";
     try {
-      const done = await work();
+      const { said, kind } = await work();
       // The list comes first: whoever reads that it is done must find the corrections of now beneath.
       await list();
-      result.textContent = done;
-      result.className = "good";
+      result.textContent = said;
+      result.className = kind;
     } catch (error) {
       result.className = "bad";
       result.textContent = error.message;
@@ -78,11 +78,13 @@ async function form(names, entity, target, parts) {
   const correct = (fields) => (event) => tell(async () => {
     const reason = why.value.trim();
     const { records, text_units: units, notes, then } = await ask("ui/correct", { ...fields(), ...(reason && { why: reason }) });
-    return [fill(words.corrected, { records: records ?? 0, units: units ?? 0, then }), ...notes].join(" ");
+    const said = [fill(words.corrected, { records: records ?? 0, units: units ?? 0, then }), ...notes].join(" ");
+    // A note is a warning, such as a type that the ontology lacks.
+    return { said, kind: notes.length ? "warn" : "good" };
   }, event.currentTarget.parentElement);
   const undo = (id) => () => tell(async () => {
     const { then } = await ask("ui/correct/undo", { id });
-    return fill(words.undone, { then });
+    return { said: fill(words.undone, { then }), kind: "good" };
   }, about);
   const about = element("p", { class: "quiet" }, words.correct_about);
   const list = async () => {
