@@ -38,12 +38,21 @@ UNKNOWN = (
 
 @dataclass(frozen=True)
 class NamedDocument:
-    """A document of a workflow that names the person; ``text_units`` counts those that do."""
+    """A document of a workflow that names the person.
+
+    ``text_units`` counts those that do. ``in_metadata`` is true if its metadata have the name.
+    """
 
     workflow: str
     source: str
     title: str
     text_units: int
+    in_metadata: bool
+
+    def line(self) -> str:
+        place = f"document {self.source} ({self.workflow})"
+        also = ", metadata" if self.in_metadata else ""
+        return f"{place}: {counted(self.text_units, 'text unit')}{also}"
 
 
 @dataclass(frozen=True)
@@ -81,10 +90,7 @@ class AboutPerson:
 
     def lines(self) -> list[str]:
         lines = [f"searched for: {', '.join(self.names)}"]
-        lines += [
-            f"document {one.source} ({one.workflow}): {counted(one.text_units, 'text unit')}"
-            for one in self.documents
-        ]
+        lines += [document.line() for document in self.documents]
         lines += [f"entity {one['name']} ({one['workflow']})" for one in self.entities]
         counts = [
             counted(len(self.relationships), "relationship"),
@@ -235,7 +241,7 @@ def _joined_by_corrections(name: str, decisions: Sequence[Decision]) -> Iterator
 def _documents(
     project: Services, manifest: Manifest, spellings: Spellings
 ) -> Iterator[NamedDocument]:
-    """Yield the documents whose text or title has a name."""
+    """Yield the documents whose text, title, path or metadata has a name."""
     tables = project.snapshots.tables
     if "documents" not in manifest.tables:
         return
@@ -247,11 +253,17 @@ def _documents(
             for row in batch.to_pylist():
                 if spellings.are_in(row["text"]):
                     units[row["document_id"]] = units.get(row["document_id"], 0) + 1
-    documents = tables.read_arrow(manifest.tables["documents"], ["id", "source", "title"])
-    for row in documents.to_pylist():
-        if row["id"] in units or spellings.are_in(f"{row['title']} {row['source']}"):
-            number = units.get(row["id"], 0)
-            yield NamedDocument(manifest.workflow, row["source"], row["title"], number)
+    columns = ["id", "source", "title", "metadata"]
+    for batch in tables.read_batches(manifest.tables["documents"], columns):
+        for row in batch.to_pylist():
+            # Metadata are JSON, in which a name may be written with escapes.
+            in_metadata = spellings.are_in_line(row["metadata"] or "")
+            in_title_or_path = spellings.are_in(f"{row['title']} {row['source']}")
+            if row["id"] in units or in_title_or_path or in_metadata:
+                number = units.get(row["id"], 0)
+                yield NamedDocument(
+                    manifest.workflow, row["source"], row["title"], number, in_metadata
+                )
 
 
 def _rows_about(

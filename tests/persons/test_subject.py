@@ -55,6 +55,24 @@ def test_all_places_are_listed_and_exported(folder: ProjectFolder, tmp_path: Pat
     assert "0 relationships" in folder.invoke("subject", "Nobody Here").stdout
 
 
+def test_a_name_in_metadata_is_found_and_erased_with_its_document(folder: ProjectFolder):
+    folder.write("lens.md", "---\nauthor: Zora Mell\n---\n\n# The Lens\n\nIdra Senn ground a lens.")
+    folder.write("quay.md", "---\nby:\n  - name: Zoë Ünal\n---\n\n# The Quay\n\nIdra Senn swam.")
+    with folder.open() as project:
+        assert project.run("fast").exit_code == 0
+        (nested,) = project.find_person("Zoë Ünal").documents
+        assert (nested.source, nested.text_units, nested.in_metadata) == ("quay.md", 0, True)
+    assert (
+        "document lens.md (fast): 0 text units, metadata"
+        in folder.invoke("subject", "Zora Mell").stdout
+    )
+    with folder.open() as project:
+        assert project.erase_person("Zora Mell").purged == ("lens.md",)
+        assert project.find_person("Zora Mell").is_empty
+        project.cache.close()
+    assert found_in(folder.root, "Zora Mell") == []
+
+
 def test_nothing_is_erased_without_a_terminal_or_yes(folder: ProjectFolder):
     done = folder.invoke("subject", "Yrsa Quillon", "--erase")
     assert (done.exit_code, "if this is meant, add --yes" in done.stderr) == (2, True)
