@@ -79,8 +79,12 @@ def test_a_type_outside_the_ontology_is_a_suspect(folder: ProjectFolder):
     with folder.open() as project:
         project.index("fast")
         assert "Brack Institute" not in listed(project)
+        of_entities = set(project.table("entities")["type"]) - {""}
+        assert project.suspects("fast").types == sorted(of_entities)
         write_yaml(folder.root / "ontology.yaml", ONTOLOGY)
         assert listed(project)["Brack Institute"] == ("type", "")
+        # Types that the ontology lacks are not offered as a remedy.
+        assert project.suspects("fast").types == sorted(ONTOLOGY["entity_types"])
 
 
 def test_who_is_decided_about_is_no_suspect_any_more(folder: ProjectFolder):
