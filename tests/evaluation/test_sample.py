@@ -44,7 +44,7 @@ def test_a_small_prompt_shows_the_passages_that_a_large_one_shows_first(sample: 
     large, small, few = (
         figures(
             measured(
-                sample, *caps, f"query.max_total_tokens={tokens}", modes=modes, every=size(2, 1)
+                sample, *caps, f"query.max_total_tokens={tokens}", modes=modes, every=size(4, 1)
             )
         )
         for tokens in (30_000, 8_000, 4_000)

@@ -34,8 +34,8 @@ QUESTION = np.ones(4, np.float32)
 OpenPostgres = Callable[..., PostgresStore]
 
 
-def tables(dimensions: int = 4) -> dict:
-    numbers = range(ROWS)
+def tables(dimensions: int = 4, rows: int = ROWS) -> dict:
+    numbers = range(rows)
     return corpus(
         {f"{n}.txt": f"text {n}" for n in numbers},
         {f"P {n}": "person" for n in numbers},
@@ -114,16 +114,16 @@ def test_an_index_that_was_dropped_is_built_again(
     assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
 
 
-@pytest.mark.parametrize("name", [lexical_index, document_index, mention_index])
 def test_a_dropped_index_of_words_or_mentions_is_built_again(
-    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore, name: Callable[[str], str]
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
-    with store.connection() as connection:
-        connection.execute(text(f"DROP INDEX {name(store.workspace)}"))
-    [problem] = verify(manifest, snapshots, [store], MAX_TYPES, quick=True).problems
-    assert problem.endswith(" is gone; run 'graphmill load index'")
-    load(manifest, snapshots, [store], MAX_TYPES)
-    assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
+    for name in (lexical_index, document_index, mention_index):
+        with store.connection() as connection:
+            connection.execute(text(f"DROP INDEX {name(store.workspace)}"))
+        [problem] = verify(manifest, snapshots, [store], MAX_TYPES, quick=True).problems
+        assert problem.endswith(" is gone; run 'graphmill load index'")
+        load(manifest, snapshots, [store], MAX_TYPES)
+        assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees, name
 
 
 def test_an_old_index_that_could_not_be_dropped_is_dropped_by_a_later_load(
@@ -163,8 +163,8 @@ def test_a_broken_index_is_replaced_when_its_parameters_are_wanted_again(
 def test_vectors_of_too_many_dimensions_for_an_index_are_reported(
     postgres: OpenPostgres, snapshots: SnapshotStore
 ):
-    few, many = postgres(), replace(postgres(), hnsw=Hnsw(exact_below=ROWS))
-    manifest = save(tables(4100), snapshots)
+    few, many = postgres(), replace(postgres(), hnsw=Hnsw(exact_below=3))
+    manifest = save(tables(4100, rows=3), snapshots)
     load(manifest, snapshots, [many], MAX_TYPES)
     [note] = many.notes()
     assert note.startswith("no index takes vectors of 4,100 dimensions")
@@ -173,22 +173,20 @@ def test_vectors_of_too_many_dimensions_for_an_index_are_reported(
     many.close()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE lightrag_chunks SET embedding_key = 'x' WHERE workspace = :w",
-        "UPDATE lightrag_chunks SET embedding_key = NULL WHERE workspace = :w",
-    ],
-)
 def test_vectors_that_are_said_to_be_of_another_model(
-    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore, change: str
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
-    with store.connection() as connection:
-        connection.execute(text(change), {"w": store.workspace})
-    found = verify(manifest, snapshots, [store], MAX_TYPES, quick=True)
-    assert [d.kind for check in found.tables for d in check.differences] == ["differing"]
-    assert load(manifest, snapshots, [store], MAX_TYPES)["postgres"]["chunks"]["updated"] == ROWS
-    assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
+    for key in ("x", None):
+        with store.connection() as connection:
+            connection.execute(
+                text("UPDATE lightrag_chunks SET embedding_key = :key WHERE workspace = :w"),
+                {"key": key, "w": store.workspace},
+            )
+        found = verify(manifest, snapshots, [store], MAX_TYPES, quick=True)
+        assert [d.kind for check in found.tables for d in check.differences] == ["differing"]
+        counts = load(manifest, snapshots, [store], MAX_TYPES)["postgres"]
+        assert counts["chunks"]["updated"] == ROWS, key
+        assert verify(manifest, snapshots, [store], MAX_TYPES).agrees, key
     assert len(nearest(store, "chunks", QUESTION, 5)) == 5
 
 
