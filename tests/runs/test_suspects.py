@@ -79,7 +79,7 @@ def test_a_type_outside_the_ontology_is_a_suspect(folder: ProjectFolder):
     with folder.open() as project:
         project.index("fast")
         assert "Brack Institute" not in listed(project)
-        of_entities = set(project.table("entities")["type"]) - {""}
+        of_entities = set(project.table("entities", "fast")["type"]) - {""}
         assert project.suspects("fast").types == sorted(of_entities)
         write_yaml(folder.root / "ontology.yaml", ONTOLOGY)
         assert listed(project)["Brack Institute"] == ("type", "")
