@@ -14,6 +14,8 @@ from pipeline.documents.notebook import convert_notebook
 from pipeline.documents.office import SUFFIXES, convert_office, office_converter
 from pipeline.documents.open_document import SUFFIX as OPEN_DOCUMENT
 from pipeline.documents.open_document import convert_open_document, open_document_converter
+from pipeline.documents.outlook_mail import SUFFIX as OUTLOOK
+from pipeline.documents.outlook_mail import convert_outlook, outlook_converter
 from pipeline.documents.pdf import convert_pdf, pdf_converter
 from pipeline.documents.rich_text import SUFFIX as RICH_TEXT
 from pipeline.documents.rich_text import convert_rich_text, rich_text_converter
@@ -32,6 +34,7 @@ _OF_SUFFIX: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]]]
     PDF: (convert_pdf, pdf_converter),
     MAIL: (convert_mail, mail_converter),
     MAILBOX: (convert_mailbox, mail_converter),
+    OUTLOOK: (convert_outlook, outlook_converter),
     RICH_TEXT: (convert_rich_text, rich_text_converter),
     NOTEBOOK: (convert_notebook, lambda: NOTEBOOK_CONVERTER),
     OPEN_DOCUMENT: (convert_open_document, open_document_converter),
@@ -48,7 +51,7 @@ _OF_ARTICLES: Mapping[str, tuple[Callable[[Path], Conversion], Callable[[], str]
 CONVERTED = frozenset(_OF_SUFFIX)
 MOST_SAID = 200
 """The most characters of a library's error in a message."""
-NEEDS_EXTRA = f"needs markitdown, pypdfium2 and striprtf; {install_extra('docs')}"
+NEEDS_EXTRA = f"needs markitdown, olefile, pypdfium2 and striprtf; {install_extra('docs')}"
 
 
 class NoConverterError(Exception):

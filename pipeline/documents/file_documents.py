@@ -38,6 +38,7 @@ from pipeline.documents.load_params import LoadParams
 from pipeline.documents.mail import MAILBOX
 from pipeline.documents.mail import SUFFIX as MAIL
 from pipeline.documents.metadata import as_json, cleaned
+from pipeline.documents.outlook_mail import SUFFIX as OUTLOOK
 from pipeline.documents.pdf import NO_TEXT
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 from pipeline.documents.titles import Title, title_of
@@ -47,9 +48,9 @@ from pipeline.text.ids import clean, digest
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
 """Suffixes of text files, each of which becomes one document."""
 PLAIN = frozenset({".txt", ".log"})
-NO_HEADINGS = PLAIN | {".pdf", ".xlsx", ".rtf", MAIL, MAILBOX}
+NO_HEADINGS = PLAIN | {".pdf", ".xlsx", ".rtf", MAIL, MAILBOX, OUTLOOK}
 """Suffixes of texts in which # begins no heading, or one that is no title."""
-NO_TITLE_LINES = frozenset({".xlsx", MAIL, MAILBOX})
+NO_TITLE_LINES = frozenset({".xlsx", MAIL, MAILBOX, OUTLOOK})
 """Suffixes of files whose first line is never a title."""
 FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})

@@ -44,7 +44,7 @@ _FORM = 1
 """Raise this number when the same mail gives another text."""
 _SHOWN = ("From", "To", "Cc", "Date")
 """The headers above the body. The subject is the title."""
-_FALLBACKS = ("cp1252",)
+FALLBACKS = ("cp1252",)
 """Encodings of a body whose own is unknown or wrong, and that is not UTF-8."""
 _MOST_NAMED = 20
 
@@ -65,6 +65,11 @@ def convert_mail(path: Path) -> Conversion:
     """
     with path.open("rb") as file:
         mail = BytesParser(policy=policy.default).parse(file)
+    return conversion_of_mail(mail)
+
+
+def conversion_of_mail(mail: EmailMessage) -> Conversion:
+    """Return the text, the metadata and the faults of a mail; raises ValueError if it is empty."""
     return Conversion(
         _text_of(mail), mail_converter(), _header(mail, "Subject"), (), _metadata_of(mail),
         _faults(mail), _sent_on(mail),
@@ -195,7 +200,7 @@ def _content(part: Any) -> str:
     try:
         return content.decode(part.get_content_charset("utf-8"))
     except (LookupError, UnicodeDecodeError):
-        return decoded(content, "", _FALLBACKS).text
+        return decoded(content, "", FALLBACKS).text
 
 
 def _faults(mail: EmailMessage) -> tuple[PartFault, ...]:

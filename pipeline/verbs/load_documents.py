@@ -126,8 +126,9 @@ def load_documents(
     """Read every matching file below ``path``; return DOCUMENTS and REJECTS.
 
     Files of the kinds txt, log, md and markdown become one document each. So do PDF, DOCX, PPTX,
-    XLSX, EPUB, HTML, MHTML, ODT and RTF with the extra ``docs``, and EML and IPYNB. Files of the
-    kinds csv, tsv, json, jsonl and ndjson become one document for each record, mbox for each mail.
+    XLSX, EPUB, HTML, MHTML, MSG, ODT and RTF with the extra ``docs``, and EML and IPYNB. Files of
+    the kinds csv, tsv, json, jsonl and ndjson become one document for each record, mbox for each
+    mail.
     Front matter of txt and Markdown (YAML between two lines of ---) gives title and metadata; the
     text begins after it. A conversation of ChatGPT is a record, a day of a Slack channel a
     document.
