@@ -108,7 +108,8 @@ class _Message:
 
     def _attachments(self) -> "Iterator[str]":
         """Yield the name of each attachment."""
-        folders = {path[0] for path in self.file.listdir() if path[0].startswith(_ATTACHMENT)}
+        paths = self.file.listdir(streams=True, storages=True)
+        folders = {path[0] for path in paths if path[0].startswith(_ATTACHMENT)}
         for folder in sorted(folders):
             names = (self._text(property, f"{folder}/") for property in _ATTACHMENT_NAMES)
             yield next(filter(None, (" ".join(name.split()) for name in names)), "without a name")

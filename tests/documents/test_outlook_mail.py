@@ -92,6 +92,30 @@ def test_of_a_thousand_attachments_some_are_named(tmp_path: Path):
     assert "and 980 more" in fault.message
 
 
+@pytest.mark.parametrize(
+    ("storage", "within"),
+    [
+        ("__attach_version1.0_#00000000", "__attach_version1.0_#00000000"),
+        ("__substg1.0_3701000D", "__attach_version1.0_#00000000"),
+        ("__substg1.0_3701000D", "Root Entry"),
+    ],
+)
+def test_an_attachment_that_contains_itself_is_named_once(
+    tmp_path: Path, storage: str, within: str
+):
+    inner = {**text("3001", "inner"), "__substg1.0_3701000D": BODY}
+    content = bytearray(compound_file({**HEAD, **BODY, "__attach_version1.0_#00000000": inner}))
+    first, changed, target = (
+        content.index(name.encode("utf-16-le")) for name in ("Root Entry", storage, within)
+    )
+    struct.pack_into("<I", content, changed + 76, (target - first) // 128)
+    path = tmp_path / "mail.msg"
+    path.write_bytes(bytes(content))
+    (fault,) = convert(path).faults
+    assert fault.reason == "attachment"
+    assert "more" not in fault.message
+
+
 def rejects_of(tmp_path: Path, contents: dict[str, bytes]) -> dict[str, str]:
     """The reasons of the files that could not be converted, each within 10 seconds."""
     files: list[FileToConvert] = []
