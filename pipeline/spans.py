@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Item = TypeVar("Item")
+_END = object()
 Value = str | int | float
 PATIENCE = 5.0
 """Seconds that a collector has to take spans. What it does not take is lost; no run waits for it
@@ -20,11 +21,7 @@ longer than that at its end."""
 
 @dataclass
 class _State:
-    """``outer`` is the context of the step under way, or of the run. Calls of models are made in
-    other threads, and find it here."""
-
     tracer: Any = None
-    outer: Any = None
 
 
 _STATE = _State()
@@ -57,66 +54,56 @@ def use(tracer: Any) -> None:
 
 
 def span(name: str, **attributes: Value) -> AbstractContextManager[None]:
-    """Return a context manager that makes a span of a part of a run.
-
-    Calls of models inside are below it, in whatever thread they are made.
-    """
+    """Return a context manager that makes a span, below that of this thread if there is one."""
     return nullcontext() if _STATE.tracer is None else _opened(name, attributes)
 
 
 def question_span(mode: str) -> AbstractContextManager[None]:
-    """Return a context manager that makes a span of a question; others may run beside it."""
-    return (
-        nullcontext()
-        if _STATE.tracer is None
-        else _opened_beside("graphmill.query", {"mode": mode})
-    )
-
-
-@contextmanager
-def _opened_beside(name: str, attributes: dict[str, Value]) -> Iterator[None]:
-    from opentelemetry import trace
-
-    made = _STATE.tracer.start_span(name, attributes=attributes)
-    try:
-        with trace.use_span(made, record_exception=False, set_status_on_exception=False):
-            yield
-    except Exception as error:
-        _mark_failed(made, error)
-        raise
-    finally:
-        made.end()
+    """Return a context manager that makes a span of a question."""
+    return span("graphmill.query", mode=mode)
 
 
 @contextmanager
 def _opened(name: str, attributes: dict[str, Value]) -> Iterator[None]:
-    from opentelemetry import trace
-
-    before = _STATE.outer
-    made = _STATE.tracer.start_span(name, context=before, attributes=attributes)
-    _STATE.outer = trace.set_span_in_context(made)
+    made = _STATE.tracer.start_span(name, attributes=attributes)
     try:
-        yield
+        with below(made):
+            yield
     except BaseException as error:
         _mark_failed(made, error)
         raise
     finally:
-        _STATE.outer = before
         made.end()
+
+
+def current_span() -> Any:
+    """Return the span of this thread, for ``below`` in another thread; None without a tracer."""
+    if _STATE.tracer is None:
+        return None
+    from opentelemetry import trace
+
+    return trace.get_current_span()
+
+
+def below(made: Any) -> AbstractContextManager[Any]:
+    """Return a context manager in which spans of this thread are below one that is open.
+
+    ``made`` is None without a tracer.
+    """
+    if made is None:
+        return nullcontext()
+    from opentelemetry import trace
+
+    return trace.use_span(made, record_exception=False, set_status_on_exception=False)
 
 
 def note_call(name: str, seconds: float, **attributes: Value) -> None:
     """Make a span of a call that has just ended, after so many seconds."""
     if _STATE.tracer is None:
         return
-    from opentelemetry import trace
-
-    in_question = trace.get_current_span().get_span_context().is_valid
-    # None stands for the span of this thread.
-    parent = None if in_question else _STATE.outer
     ended = time.time_ns()
     started = ended - round(seconds * 1e9)
-    made = _STATE.tracer.start_span(name, context=parent, attributes=attributes, start_time=started)
+    made = _STATE.tracer.start_span(name, attributes=attributes, start_time=started)
     made.end(end_time=ended)
 
 
@@ -126,14 +113,25 @@ def question_events(events: Iterator[Item], mode: str) -> Iterator[Item]:
 
 
 def _spanned(events: Iterator[Item], mode: str) -> Iterator[Item]:
-    # A generator must not set the span of its thread: its caller would see it between two events.
     made = _STATE.tracer.start_span("graphmill.query", attributes={"mode": mode, "streamed": True})
     try:
-        yield from events
+        while True:
+            # Only while an event is made: the caller must not see this span between two events,
+            # and may ask for the next one in another thread.
+            with below(made):
+                event = next(events, _END)
+            if event is _END:
+                return
+            yield cast("Item", event)
     except Exception as error:
         _mark_failed(made, error)
         raise
     finally:
+        # A call that is under way ends when its stream is closed.
+        close = getattr(events, "close", None)
+        with below(made):
+            if close is not None:
+                close()
         made.end()
 
 

@@ -1,6 +1,8 @@
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from opentelemetry import trace
 
 from pipeline import spans
-from tests.projects import DOCUMENTS, new_project
+from tests.projects import DOCUMENTS, NO_STORE, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
 
@@ -54,7 +56,7 @@ def test_a_run_and_its_questions_make_spans_without_contents(
     with folder.open(*folder.endpoint_overrides) as project:
         report = project.run("index")
         project.query("Who built the Harrow Light?", mode="naive")
-        list(project.query_stream("Who built the Harrow Light?", mode="naive"))
+        list(project.query_stream("Who drew the Harrow Light?", mode="naive"))
     run, *others = tracer.made
     assert (run.name, run.attributes) == (
         "graphmill.run", {"workflow": "index", "run": report.run_id},
@@ -68,9 +70,67 @@ def test_a_run_and_its_questions_make_spans_without_contents(
     assert [one.attributes for one in asked] == [
         {"mode": "naive"}, {"mode": "naive", "streamed": True},
     ]  # fmt: skip
+    of_questions = [
+        one for one in others if one.name == "graphmill.model_call" and one not in calls
+    ]
+    assert {one.parent for one in of_questions} == set(asked)
     assert all(one.ended and one.status is None for one in tracer.made)
     shown = " ".join(str(one.attributes) for one in tracer.made)
     assert not any(word in shown for word in ("Harrow", *DOCUMENTS))
+
+
+def test_runs_of_two_projects_at_a_time_keep_their_steps_apart(
+    tmp_path: Path, openai: OpenAIServer, tracer: Tracer
+):
+    folders = [new_project(tmp_path / name, NO_STORE, endpoint=openai) for name in "ab"]
+    for folder in folders:
+        with folder.open(*folder.endpoint_overrides) as project:
+            # What is known of the verbs' code is read here: two threads at once make Python 3.11
+            # fail in ast.parse.
+            project.plan("index")
+    # Each waits within its first call for one of the other project.
+    both = threading.Barrier(2, timeout=60)
+    met: set[int] = set()
+
+    def run(folder: ProjectFolder) -> str:
+        with folder.open(*folder.endpoint_overrides) as project:
+            return project.index("index", on_event=meet).run_id
+
+    def meet(event: Mapping[str, Any]) -> None:
+        if event["event"] == "step_started" and threading.get_ident() not in met:
+            met.add(threading.get_ident())
+            both.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        ids = list(threads.map(run, folders))
+    runs = {one.attributes["run"]: one for one in tracer.made if one.name == "graphmill.run"}
+    assert set(runs) == set(ids)
+    for id in ids:
+        steps = [one for one in tracer.made if one.parent is runs[id]]
+        assert len(steps) == len({one.attributes["step"] for one in steps}) > 10
+    calls = [one for one in tracer.made if one.name == "graphmill.model_call"]
+    assert len(calls) == openai.count("chat") + openai.count("embeddings")
+    of_run = {step: step.parent for step in tracer.made if step.name == "graphmill.step"}
+    for run_span in runs.values():
+        of_calls = [one for one in calls if one.parent and of_run[one.parent] is run_span]
+        assert len(of_calls) == len(calls) / 2
+
+
+def test_a_stream_that_is_not_read_to_its_end_ends_its_span(tracer: Tracer):
+    def events() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            spans.note_call("graphmill.model_call", 0.1)
+
+    streamed = spans.question_events(events(), "naive")
+    assert next(streamed) == 1
+    assert not isinstance(trace.get_current_span(), Made)
+    assert isinstance(streamed, Generator)
+    streamed.close()
+    question, call = tracer.made
+    assert (question.ended, question.status, call.parent) == (True, None, question)
 
 
 def test_a_failed_span_has_the_kind_of_its_error_alone(tracer: Tracer):

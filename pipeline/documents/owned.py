@@ -9,10 +9,11 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -69,15 +70,20 @@ class Kept:
 class OwnFolder:
     """The folder ``name`` below the input folder. ``readable`` has the suffixes of all files that
     are read from there, each with its dot. ``encoding`` is that in which runs read texts, "" if
-    they detect it. ``was_mounted``: the last run found the folder to be a mount point. ``pattern``
-    is that of the files below the input folder which runs read."""
+    they detect it. ``was_mounted``: the last run found the folder to be a mount point.
+    ``find_pattern`` returns the pattern of the files below the input folder which runs read."""
 
     input_folder: Path
     name: str
     readable: Collection[str]
     encoding: str = ""
     was_mounted: bool = False
-    pattern: str = "**/*"
+    find_pattern: Callable[[], str] = lambda: "**/*"
+
+    @cached_property
+    def pattern(self) -> str:
+        """The pattern, found when it is first needed: it may be in a workflow, which is read."""
+        return self.find_pattern()
 
     @property
     def path(self) -> Path:

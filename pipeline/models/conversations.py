@@ -21,6 +21,7 @@ from pipeline.errors import (
 )
 from pipeline.files import tell
 from pipeline.models.base import ChatReply, ChatRequest, Result, Talk, UsesAllReplies
+from pipeline.spans import below, current_span
 
 Made = TypeVar("Made")
 _MAKING = threading.RLock()
@@ -295,6 +296,7 @@ class Workers(Generic[Item, Done]):
         self._count = count()
         self._threads: list[threading.Thread] = []
         self._request = current_request()
+        self._span = current_span()
         self.outstanding = 0
 
     def put(self, item: Item, priority: int = FIRST) -> None:
@@ -358,7 +360,14 @@ class Workers(Generic[Item, Done]):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _work_on_items(self) -> None:
-        """Process items from the queue until None is taken or the work is stopped."""
+        """Process items from the queue until None is taken or the work is stopped.
+
+        Spans of the calls are below that of the thread which has made these workers.
+        """
+        with below(self._span):
+            self._work_until_stopped()
+
+    def _work_until_stopped(self) -> None:
         while True:
             _, _, item = self._items.get()
             if item is None or self.stop.is_set():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ def own_folder(project: "Services") -> OwnFolder:
     was_mounted = name in _mounts_of(project)
     return OwnFolder(
         project.input_folder, name, frozenset(readable), given.encoding, was_mounted,
-        _pattern_of(project),
+        partial(_pattern_of, project),
     )  # fmt: skip
 
 

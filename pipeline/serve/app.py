@@ -120,7 +120,10 @@ def api_of(
         # this machine's address were a proxy's, every account could name itself as any user.
         alone = limits.users.model_copy(update={"proxies": (), "oidc": OidcSettings()})
         limits = limits.model_copy(update={"users": alone})
-    queries, health, audit = Queries(limits), Health(project), audit_of(project, counts)
+    queries, health, audit = Queries(limits), Health(project), audit_of(project)
+    if counts is not None:
+        # The journal has the calls of questions that fail or are broken off, too.
+        project.question_journal.counted = counts.count_call
     starter = Starter(project)
 
     @asynccontextmanager

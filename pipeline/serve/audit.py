@@ -18,7 +18,6 @@ from pipeline.query.stream import Done, Event, Failed, Sources
 from pipeline.runs.audit import AuditLog, audit_log_of
 from pipeline.serve.access import Access
 from pipeline.serve.failures import failure_of
-from pipeline.serve.metrics import Counts
 
 BROKEN_OFF = "broken off"
 """The outcome of a question whose client has disconnected, or whose time was over."""
@@ -29,12 +28,10 @@ class Audit:
     """The server's part of the audit log. Without a ``log`` in the settings nothing is written.
 
     The line of a question is written before its answer is sent, so that no question is answered
-    without one. The line of a stream is written before its last event. ``counts`` are those of
-    /metrics, if it is on.
+    without one. The line of a stream is written before its last event.
     """
 
     log: AuditLog | None
-    counts: Counts | None = None
 
     def answered(self, access: Access, question: str, find: Callable[[], Answer]) -> Answer:
         """Call ``find``, write a line about the question, and return the answer.
@@ -104,8 +101,6 @@ class Audit:
             await run_in_threadpool(line)
 
     def _answer(self, access: Access, question: str, found: Answer) -> None:
-        if self.counts is not None:
-            self.counts.count_answer(found)
         if self.log is None:
             return
         chat = access.project.settings.models.chat.get(found.request.model)
@@ -123,8 +118,8 @@ class Audit:
         self.log.add("question", question, **who_of(access), workspace=access.workspace, **fields)
 
 
-def audit_of(project: Project, counts: Counts | None = None) -> Audit:
-    return Audit(audit_log_of(project.root, project.settings.serve.audit), counts)
+def audit_of(project: Project) -> Audit:
+    return Audit(audit_log_of(project.root, project.settings.serve.audit))
 
 
 def who_of(access: Access) -> Mapping[str, str]:

@@ -21,10 +21,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.engine.usage.budget import THROTTLED
 from pipeline.errors import UsageError
+from pipeline.models.base import Usage
 from pipeline.pages.environment import texts
 from pipeline.project import Project
-from pipeline.query.answer import Answer
 from pipeline.runs.metrics import Metric, RunMetrics, Sample, exposition
 from pipeline.serve.failures import refusal
 from pipeline.serve.queries import Queries
@@ -72,13 +73,14 @@ class Counts:
         """Return the same counts for one of the workers to write to."""
         return Counts(self.values, worker)
 
-    def count_answer(self, found: Answer) -> None:
-        """Count what the models did for a question."""
-        usage = found.usage
-        self._add(_CALLS, usage["calls"])
-        self._add(_INPUT, usage["input_tokens"])
-        self._add(_OUTPUT, usage["output_tokens"])
-        self._add(_COST, found.cost or 0.0)
+    def count_call(self, usage: Usage) -> None:
+        """Count a call of a model for a question, whether or not the question is answered."""
+        # A call that its endpoint refused as one too many is made again.
+        if usage.outcome != THROTTLED:
+            self._add(_CALLS, usage.calls)
+        self._add(_INPUT, usage.input_tokens)
+        self._add(_OUTPUT, usage.output_tokens)
+        self._add(_COST, usage.cost or 0.0)
 
     def count_status(self, status: int) -> None:
         """Count an answer by its HTTP status; 0 stands for none."""

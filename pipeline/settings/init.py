@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pipeline.errors import SettingsError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.settings.file import read_settings
 from pipeline.settings.schedules import as_schedule, find_command, find_unpriced
 
 PACKAGE = Path(str(files("pipeline")))
@@ -115,6 +114,8 @@ def schedule_examples() -> list[Path]:
 
 
 def _find_unpriced(folder: Path) -> str:
+    from pipeline.settings.file import read_settings
+
     try:
         return find_unpriced(read_settings(folder))
     except SettingsError:

@@ -8,9 +8,12 @@ import shlex
 import shutil
 import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.errors import UsageError
-from pipeline.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from pipeline.settings.schema import Settings
 
 PROJECT, COMMAND = "/srv/knowledge", "/opt/graphmill/bin/graphmill"
 SCRIPT = f"{PROJECT}/nightly/nightly.sh"
@@ -23,7 +26,7 @@ MAX_TOKENS = 20_000_000
 """The limit in its place. At the price of the shipped model this is about what 5 dollars buy."""
 
 
-def find_unpriced(settings: Settings) -> str:
+def find_unpriced(settings: "Settings") -> str:
     """Return the key of a model whose calls have no known price, or "" if all have one.
 
     A run with --max-cost is refused if it asks such a model. Models in this process are free.

@@ -74,7 +74,7 @@ def test_a_text_with_front_matter_of_its_own_is_refused(folder: OwnFolder):
 
 
 def test_a_document_that_no_run_would_read_is_refused(folder: OwnFolder):
-    folder = replace(folder, pattern="**/*.md")
+    folder = replace(folder, find_pattern=lambda: "**/*.md")
     assert folder.text("A text.", "note").id == "note.md"
     with pytest.raises(UsageError, match=r"'posted/note\.txt' does not match .*'\*\*/\*\.md'"):
         folder.text("A text.", "note.txt")

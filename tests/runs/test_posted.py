@@ -56,3 +56,20 @@ def test_what_cannot_be_added_is_refused_and_nothing_is_written(tmp_path: Path):
             with pytest.raises(UsageError):
                 project.add(wrong)
         assert not (project.input_folder / "posted").exists()
+
+
+def test_the_workflow_is_read_only_where_its_pattern_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = new_project(tmp_path / "p", NO_STORE, {})
+    with folder.open() as project:
+        project.add({"old": "A text."})
+        read: list[str] = []
+
+        with monkeypatch.context() as patched:
+            patched.setattr("pipeline.runs.posted._pattern_of", lambda project: read.append("x"))
+            own = own_folder(project)
+            assert [one.id for one in own.kept()] == ["old.md"]
+            assert own.find("old") is not None
+        assert read == []
+        assert own_folder(project).unread("new.md") == ""

@@ -1,6 +1,7 @@
 """Who asks by which key, and what they may ask for."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,7 +13,7 @@ from pipeline.query.drawing import Named
 from pipeline.serve.access import access_list_of
 from pipeline.settings.keys import key_warnings
 from pipeline.settings.query_fields import GRAPH_MODES
-from tests.projects import ProjectFolder
+from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
 from tests.servers.openai_replies import UsageReport
@@ -296,6 +297,35 @@ def test_a_key_asks_its_own_workspace(folder: ProjectFolder):
         assert found.status_code == 200
         assert found.json()["chunks"]
         assert served.ask().status_code == 401
+
+
+def test_a_document_that_claims_a_group_of_set_metadata_is_not_shown_to_a_key_of_that_group(
+    tmp_path: Path, postgres_url: str
+):
+    claim = "---\ngroup: {}\n---\nThe Brack Institute was founded by {}.\n"
+    documents = {
+        "hr/pay.md": claim.format("partners", "Secret Pay"),
+        "loose.md": claim.format("[partners, staff]", "Secret Loose"),
+        "open/guide.md": claim.format("hr", "Open Guide"),
+    }
+    rules = [
+        {"pattern": "hr/**", "set": {"group": "hr"}},
+        {"pattern": "open/**", "set": {"group": ["staff", "partners"]}},
+    ]
+    steps = [{"verb": "set_metadata", "args": {"rules": rules}}]
+    keys = {"partner": {"key": DESK, "where": {"group": "partners"}}}
+    folder = new_project(
+        tmp_path / "p", postgres_url, documents, workflow="fast", input={"steps": steps},
+        serve={"keys": keys, "api_key": MASTER},
+    )  # fmt: skip
+    assert folder.invoke("run").exit_code == 0
+    with folder.open() as project, serving(project) as served:
+        seen = {key: ask(served, key, "/query/data", mode="naive") for key in (MASTER, DESK)}
+    sources = {
+        key: {one["source"] for one in answer.json()["references"]} for key, answer in seen.items()
+    }
+    assert sources == {MASTER: set(documents), DESK: {"open/guide.md"}}
+    assert "Secret" not in seen[DESK].text
 
 
 def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_another(

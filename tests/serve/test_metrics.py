@@ -1,5 +1,6 @@
 """/metrics: who may read it, and what it counts."""
 
+import json
 import subprocess
 import urllib.error
 import urllib.request
@@ -22,6 +23,7 @@ from pipeline.serve.server import Server, address_of, listen, make_ready
 from tests.projects import ProjectFolder, new_project
 from tests.runs.test_metrics import values
 from tests.serve.serving import QUESTION, bearer, in_thread, wait_until
+from tests.servers.openai_server import OpenAIServer, Reply
 
 KEY, METRICS_KEY = "the-key-of-questions", "the-key-of-metrics"
 
@@ -80,6 +82,33 @@ def test_it_counts_answers_and_their_time_by_mode(url: str):
     wait_until(lambda: read(url)["graphmill_queries_running"] == 0)
     assert after["graphmill_queries_waiting"] == 0
     assert after['graphmill_run_last_state{workflow="fast",state="completed"}'] == 1
+
+
+def test_it_counts_what_a_question_spent_that_then_failed(
+    folder: ProjectFolder, openai: OpenAIServer
+):
+    of_chat = {"base_url": openai.base_url, "api_key": openai.key, "price": {"input": 1}}
+    overrides = [
+        f"serve.api_key={KEY}",
+        f"serve.metrics_key={METRICS_KEY}",
+        f"models.chat.default={json.dumps(of_chat)}",
+    ]
+    # The keywords are found, and then the model refuses to answer.
+    statuses = iter([200])
+    openai.reply = lambda messages, body: Reply(status=next(statuses, 400))
+    with folder.open(*overrides) as project, listen("127.0.0.1", 0) as listening:
+        api = api_of(project, counts=Counts())
+        server = Server(api.app, project.settings.serve, api.queries.end)
+        with in_thread(server, listening):
+            url = address_of(listening)
+            body = {"query": QUESTION, "mode": "local"}
+            answer = httpx2.post(f"{url}/query", json=body, headers=bearer(KEY))
+            found = read(url)
+    assert answer.status_code >= 500
+    assert found["graphmill_question_model_calls_total"] == openai.count("chat") == 2
+    tokens = found['graphmill_question_tokens_total{direction="input"}']
+    assert found["graphmill_question_cost_total"] == pytest.approx(tokens / 1e6)
+    assert tokens > 0
 
 
 def test_no_question_and_no_name_is_in_it(url: str):

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,11 +59,14 @@ class _Day:
 class QuestionJournal:
     """The journal of questions. Threads may share it, and any number of processes the folder.
 
+    ``counted`` is called with each call that has ended, as for the metrics of a server.
+
     Raises DiskFullError, or StoreError where the file cannot be written: a call that could not be
     counted is not made.
     """
 
     folder: Path
+    counted: Callable[[Usage], object] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     _day: _Day = field(default_factory=lambda: _Day(""))
 
@@ -77,6 +80,8 @@ class QuestionJournal:
         return f"{day}/{call}"
 
     def ended(self, named: str, usage: Usage, kind: str, said: Mapping[str, str]) -> None:
+        if self.counted is not None:
+            self.counted(usage)
         day, _, call = named.partition("/")
         self._append(day, {"ended": call, **_row_of_question(usage, kind, said)})
 
