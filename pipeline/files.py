@@ -105,6 +105,27 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_private_text(path: Path, text: str) -> None:
+    """Replace the whole file atomically with the text. Nobody but its owner may read it.
+
+    Raises DiskFullError and keeps the old file if the disk is full.
+    """
+    with new_file(path) as temporary:
+        # Nobody else may read it, not even for a moment.
+        temporary.touch(mode=0o600)
+        temporary.write_text(text, encoding="utf-8")
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of a file of JSON lines.
+
+    Only a line feed ends a line, because JSON allows characters such as U+2028 in a text. A crash
+    may have cut off the last line in the middle of a character.
+    """
+    text = file.read_bytes().decode(errors="replace")
+    return text.removesuffix("\n").split("\n")
+
+
 def secret_in(file: Path) -> str:
     """Return the secret in a file that only this user account can read. Create the file if it is
     missing.

@@ -18,7 +18,7 @@ from pipeline.cli.options import (
     print_json,
 )
 from pipeline.errors import UsageError, counted
-from pipeline.files import new_file
+from pipeline.files import write_private_text
 
 PersonName = Annotated[str, typer.Argument(metavar="NAME", help="The whole name of a person.")]
 
@@ -43,10 +43,7 @@ def subject(
             if export.exists():
                 raise UsageError(f"{export}: exists already; name a new file")
             content = json.dumps(found.to_json(), ensure_ascii=False, indent=1) + "\n"
-            # Nobody else may read it, not even for a moment.
-            with new_file(export) as temporary:
-                temporary.touch(mode=0o600)
-                temporary.write_text(content, encoding="utf-8")
+            write_private_text(export, content)
         if not erase:
             if as_json:
                 print_json(found.to_json())

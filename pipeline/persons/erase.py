@@ -14,8 +14,9 @@ from pipeline.corrections.file import FILE as CORRECTIONS
 from pipeline.corrections.file import read_lines, write_decisions
 from pipeline.engine.run_report import Progress
 from pipeline.errors import UsageError, counted
-from pipeline.files import write_text
+from pipeline.files import alone_in, lines_of, write_text
 from pipeline.persons.find import QUESTIONS, AboutPerson, Spellings, find_person
+from pipeline.persons.intention import ErasureIntent, ErasureIntents
 from pipeline.purge.document import purge, survey_document
 from pipeline.purge.history import purge_history
 from pipeline.purge.intention import PurgeIntents
@@ -77,9 +78,16 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
     begun = PurgeIntents(project.root).all().values()
     for intent in sorted(begun, key=lambda one: one.here):
         unreached |= purge(project, intent.document).unreached
+    intents = ErasureIntents(project.root)
+    intent = intents.of(name)
     found = find_person(project, name)
     unknown = sorted(set(keep) - set(found.sources))
-    if unknown:
+    if intent and set(intent.keep) != set(keep):
+        raise UsageError(
+            f"subject: an erasure of {intent.name} was broken off, and the same command goes on"
+            f" with it; documents to keep were: {', '.join(intent.keep) or 'none'}"
+        )
+    if unknown and not intent:
         raise UsageError(
             f"subject: {unknown[0]} is none of the documents that name the person; have:"
             f" {', '.join(found.sources) or 'none'}"
@@ -87,33 +95,64 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
     purged = [source for source in found.sources if source not in keep]
     has_corrections = bool(keep) or (project.root / CORRECTIONS).exists()
     _refuse_what_would_fail(project, purged, has_corrections)
+    intent = _begin(intent, found, name, keep, purged)
+    # What joins the names of the person goes from here on, so a second call needs the note.
+    intents.save(intent)
     spellings = Spellings(found.names)
     questions = _remove_questions(project, spellings)
     audit_lines = AuditLog(project.root / AUDIT).hash_texts(spellings.are_in)
     corrections = _remove_corrections(project, spellings)
-    # A name that a run or a correction has joined would be an entity of its own without it.
-    deleted = sorted(found.names) if keep and found.entities else []
-    _delete_entities(project, found, deleted)
+    _delete_entities(project, intent)
     # A purge is made of the last tables, so these must follow the corrections by now.
     if has_corrections:
         _apply_corrections(project)
     for source in purged:
         unreached |= purge(project, source).unreached
     purge_history(project, dry_run=False)
+    if not unreached:
+        intents.end(intent)
     return Erased(
-        tuple(purged), tuple(keep), tuple(deleted), corrections, questions, audit_lines, unreached,
+        intent.purged, tuple(keep), intent.deleted, corrections, questions, audit_lines, unreached,
         find_person(project, name, found.names),
     )  # fmt: skip
+
+
+def _begin(
+    before: ErasureIntent | None,
+    found: AboutPerson,
+    name: str,
+    keep: Collection[str],
+    purged: Sequence[str],
+) -> ErasureIntent:
+    """Return what has to be erased: what was found now, and what a killed call had noted before."""
+    deleted: set[str] = set()
+    workflow = ""
+    if before:
+        deleted, workflow = set(before.deleted), before.workflow
+    if keep and found.entities:
+        # A name that a run or a correction has joined would be an entity of its own without it.
+        deleted |= set(found.names)
+        workflow = found.entities[0]["workflow"]
+    noted = before.purged if before else ()
+    return ErasureIntent(
+        before.name if before else name,
+        found.names,
+        tuple(keep),
+        tuple(sorted({*noted, *purged})),
+        tuple(sorted(deleted)),
+        workflow,
+    )
 
 
 def _remove_questions(project: Services, spellings: Spellings) -> int:
     file = project.root / QUESTIONS
     if not file.is_file():
         return 0
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if not spellings.are_in_line(line)]
-    if len(kept) < len(lines):
-        write_text(file, "".join(kept))
+    with alone_in(file.parent):
+        lines = lines_of(file)
+        kept = [line for line in lines if not spellings.are_in_line(line)]
+        if len(kept) < len(lines):
+            write_text(file, "".join(f"{line}\n" for line in kept))
     return len(lines) - len(kept)
 
 
@@ -132,17 +171,17 @@ def _remove_corrections(project: Services, spellings: Spellings) -> int:
     return len(decisions) - len(kept)
 
 
-def _delete_entities(project: Services, found: AboutPerson, names: Sequence[str]) -> None:
+def _delete_entities(project: Services, intent: ErasureIntent) -> None:
     """Add a correction that deletes the entity of each name, unless there is one."""
     there = [line.decision for line in read_lines(project.root / CORRECTIONS)]
     ids = {one.id for one in there}
-    for name in names:
+    for name in intent.deleted:
         decision = DeleteEntity(entity=name, why="erased on request")
         if decision.id not in ids:
             add(
                 project,
                 decision.model_dump(exclude_defaults=True) | {"kind": decision.kind},
-                found.entities[0]["workflow"],
+                intent.workflow,
             )
 
 

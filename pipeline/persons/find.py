@@ -12,6 +12,8 @@ from pipeline.corrections.decisions import Decision, Rename, Same
 from pipeline.corrections.file import FILE as CORRECTIONS
 from pipeline.corrections.file import kind_of, read_lines
 from pipeline.errors import UsageError, counted
+from pipeline.files import lines_of
+from pipeline.persons.intention import ErasureIntents
 from pipeline.runs.audit import FOLDER as AUDIT
 from pipeline.runs.audit import AuditLog
 from pipeline.runs.resolutions import names_of
@@ -147,15 +149,17 @@ class Spellings:
 def find_person(project: Services, name: str, also: Sequence[str] = ()) -> AboutPerson:
     """Return what the project holds about a person of this name; nothing is changed.
 
-    ``also`` has further spellings that are known. Raises UsageError for a name of fewer than three
-    letters, or two characters of Han or kana.
+    ``also`` has further spellings that are known. Those of a killed erasure are known too. Raises
+    UsageError for a name of fewer than three letters, or two characters of Han or kana.
     """
     least = LEAST_SYLLABIC if any(map(is_syllabic, name)) else LEAST_LETTERS
     if sum(map(str.isalnum, name)) < least:
         raise UsageError(f"subject: '{name}' is too short to search for; give the whole name")
     manifests = [project.snapshots.manifest(one) for one in project.snapshots.workflows()]
     decisions = [line.decision for line in read_lines(project.root / CORRECTIONS)]
-    names = _names_of_person(project, (name, *also), manifests, decisions)
+    begun = ErasureIntents(project.root).of(name)
+    known = (name, *also, *(begun.names if begun else ()))
+    names = _names_of_person(project, known, manifests, decisions)
     spellings = Spellings(tuple(names))
     found: dict[str, list[Any]] = {
         table: [] for table in ("entities", "relationships", "statements", "attributes")
@@ -192,7 +196,7 @@ def lines_naming(file: Path, spellings: Spellings) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     found: list[dict[str, Any]] = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in lines_of(file):
         if spellings.are_in_line(line):
             with suppress(ValueError):
                 found.append(json.loads(line))

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from pipeline.engine.usage.lines import append
 from pipeline.errors import StoreError, in_words
-from pipeline.files import full_disk_named, secret_in, write_text
+from pipeline.files import full_disk_named, lines_of, secret_in, write_text
 from pipeline.settings.schema import AuditSettings
 
 FOLDER = "data/audit"
@@ -78,7 +78,7 @@ class AuditLog:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield all lines, the oldest first, except lines that a crash has cut off."""
         for file in sorted(self.folder.glob(DAYS)):
-            for line in _lines_of(file):
+            for line in lines_of(file):
                 content = _content(line)
                 if content is not None:
                     yield content
@@ -110,7 +110,7 @@ class AuditLog:
         changed = 0
         with self._alone():
             for file in sorted(self.folder.glob(DAYS)):
-                before = _lines_of(file)
+                before = lines_of(file)
                 after = [change(line) for line in before]
                 different = sum(old != new for old, new in zip(before, after, strict=True))
                 if different:
@@ -175,16 +175,6 @@ def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:
     if not settings.enabled:
         return None
     return AuditLog(root / FOLDER, settings.texts == "hash", settings.keep_days)
-
-
-def _lines_of(file: Path) -> list[str]:
-    """Return the lines of a file.
-
-    Only a line feed ends a line, because JSON allows characters such as U+2028 in a question. A
-    crash may have cut off the last line in the middle of a character.
-    """
-    text = file.read_bytes().decode(errors="replace")
-    return text.removesuffix("\n").split("\n")
 
 
 def _content(line: str) -> dict[str, Any] | None:

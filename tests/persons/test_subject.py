@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.persons.find import Spellings
+from pipeline.persons.intention import FILE
 from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.audit import FOLDER, AuditLog
 from tests.projects import ProjectFolder, new_project
@@ -168,6 +169,52 @@ def test_an_erasure_that_was_broken_off_goes_on_with_its_purges(
         project.cache.close()
     assert not PurgeIntents(folder.root).all()
     assert found_in(folder.root, "Quillon") == []
+
+
+@pytest.mark.parametrize(
+    ("place", "keep"),
+    [
+        ("erase._apply_corrections", []),
+        ("erase._delete_entities", ["cellar.txt"]),
+        ("erase.purge_history", []),
+    ],
+)
+def test_a_killed_erasure_goes_on_with_all_names_of_the_person(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch, place: str, keep: list[str]
+):
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    note = folder.root / FILE
+    with folder.open() as project:
+        project.add_correction({"kind": "same", "a": "Yrsa Quillon", "b": "Governor Pell"}, "fast")
+        with monkeypatch.context() as patching:
+            patching.setattr(f"pipeline.persons.{place}", killed)
+            with pytest.raises(KeyboardInterrupt):
+                project.erase_person("Yrsa Quillon", keep=keep)
+        assert note.stat().st_mode & 0o077 == 0
+        with pytest.raises(UsageError, match="an erasure of Yrsa Quillon was broken off"):
+            project.erase_person("Yrsa Quillon", keep=["mill.txt"])
+        erased = project.erase_person("Yrsa Quillon", keep=keep)
+        assert set(erased.purged) == {"cellar.txt", "news.txt", "tower.txt"} - set(keep)
+        assert set(erased.deleted) == ({"Yrsa Quillon", "Governor Pell"} if keep else set())
+        assert [one.source for one in erased.left.documents] == keep
+        assert not erased.left.entities
+        project.cache.close()
+    assert not note.exists()
+    if not keep:
+        assert found_in(folder.root, "Governor Pell") == []
+
+
+def test_a_line_of_questions_ends_at_a_line_feed_alone(folder: ProjectFolder):
+    questions = folder.root / "data/questions.jsonl"
+    kept = '{"id": "1", "question": "Who\u2028built \x85 it?"}\n'
+    named = '{"id": "2", "question": "Who is\u2028Yrsa Quillon?"}\n'
+    questions.write_text(kept + named, encoding="utf-8")
+    with folder.open() as project:
+        assert [one["id"] for one in project.find_person("Yrsa Quillon").questions] == ["2"]
+        assert project.erase_person("Yrsa Quillon").questions == 1
+    assert questions.read_text(encoding="utf-8") == kept
 
 
 @pytest.mark.parametrize(
