@@ -134,7 +134,7 @@ def restore_files(
         settings = read_settings(temporary, overrides)
         listed = purged or (original if is_here else None)
         if listed is not None:
-            PurgedDocuments.of(temporary).take_over(PurgedDocuments.at(listed))
+            PurgedDocuments.of(temporary).take_over(PurgedDocuments.at(listed, manifest.owner))
         notes = _put_unusable_list_aside(temporary)
         notes += move_schedules(temporary, original, folder, settings)
         again = _purge_again(temporary, overrides, settings, notes)
@@ -272,7 +272,8 @@ def _purge_again(
             except GraphmillError as error:
                 raise DataError(
                     f"restore: {document} was purged on {day}, and the backup has it, but it cannot"
-                    f" be purged from it, so nothing is restored: {error}"
+                    f" be purged from it, so nothing is restored; use another backup. The reason:"
+                    f" {error}"
                 ) from error
         if aside is not None:
             loaded.write_bytes(aside)

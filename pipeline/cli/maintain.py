@@ -26,12 +26,14 @@ from pipeline.cli.options import (
     print_json,
 )
 from pipeline.cli.progress import counting
+from pipeline.cli.run_pages import refuse_unwritable
 from pipeline.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.export.source import ExportReport
     from pipeline.project import Project
+    from pipeline.purge.document import PurgeReport
     from pipeline.stores.base import Live
 
 
@@ -78,12 +80,21 @@ def purge(
         if document is None:
             _purge_history(project, yes, as_json)
             return
+        if certificate is not None:
+            refuse_unwritable(certificate, "--certificate")
         if not yes:
             found = project.survey(document).lines()
             _show_and_ask(found, f"Delete {document} and all that was made of it?")
         report = project.purge(document)
+        # If the certificate fails, the report is all that says what was removed.
+        _print_purged(report, as_json)
         if certificate is not None:
             project.certify_purge(report, certificate)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def _print_purged(report: "PurgeReport", as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
     else:
@@ -92,8 +103,6 @@ def purge(
         print_aside(f"purge: {place} may hold {report.document} still: {why}")
     print_aside(*report.notes)
     _tell_unowned(report.unowned)
-    if report.exit_code:
-        raise typer.Exit(report.exit_code)
 
 
 def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:

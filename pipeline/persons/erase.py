@@ -76,7 +76,7 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
     # A document whose purge was broken off is in no table any more. One whose purge has still to
     # work here comes first: until then no other may begin.
     begun = PurgeIntents(project.root).all().values()
-    for intent in sorted(begun, key=lambda one: one.here):
+    for intent in sorted(begun, key=lambda one: one.done_here):
         unreached |= purge(project, intent.document).unreached
     intents = ErasureIntents(project.root)
     intent = intents.of(name)

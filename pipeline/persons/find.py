@@ -257,13 +257,15 @@ def _documents(
             for row in batch.to_pylist():
                 if spellings.are_in(row["text"]):
                     units[row["document_id"]] = units.get(row["document_id"], 0) + 1
-    columns = ["id", "source", "title", "metadata"]
+    columns = ["id", "source", "title", "metadata", "text"]
     for batch in tables.read_batches(manifest.tables["documents"], columns):
         for row in batch.to_pylist():
             # Metadata are JSON, in which a name may be written with escapes.
             in_metadata = spellings.are_in_line(row["metadata"] or "")
             in_title_or_path = spellings.are_in(f"{row['title']} {row['source']}")
-            if row["id"] in units or in_title_or_path or in_metadata:
+            # A name may lie across the cut of two text units, so these only count.
+            in_text = row["id"] in units or spellings.are_in(row["text"] or "")
+            if in_text or in_title_or_path or in_metadata:
                 number = units.get(row["id"], 0)
                 yield NamedDocument(
                     manifest.workflow, row["source"], row["title"], number, in_metadata

@@ -179,7 +179,7 @@ def _subject(project: Services, document: str) -> _Subject:
     PurgedDocuments.of(project.root).require_key()
     intentions = PurgeIntents(project.root)
     begun = intentions.all()
-    broken_off = next((intention for intention in begun.values() if not intention.here), None)
+    broken_off = next((intention for intention in begun.values() if not intention.done_here), None)
     found = workspaces.look(project, with_embedded=not _is_being_remade(broken_off))
     target = read_target(
         project,
@@ -274,7 +274,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         workspace: why for workspace, why in found.unreached.items() if workspace not in all_cleaned
     }
     if unreached or LoadedWorkspaces(project.root).damaged:
-        intentions.save(replace(intention, here=True))
+        intentions.save(replace(intention, done_here=True))
     else:
         intentions.end(intention.document)
     notes: list[str] = []
@@ -314,7 +314,7 @@ def _begun(project: Services, subject: _Subject) -> PurgeIntent:
     count as cleaned: it may have been loaded again.
     """
     before, target = subject.intention, subject.target
-    if before and not before.here:
+    if before and not before.done_here:
         return before
     rows = rows_of(project.snapshots, target)
     cleaned = before.cleaned if before and not rows and target.path is None else ()
@@ -383,7 +383,8 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
         sources = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])["source"]
         if len(sources) and all(map(target.names, sources)):
             raise UsageError(
-                f"purge: {target.source} is the only document; delete the folder data instead"
+                f"purge: {target.source} is the only document of workflow '{name}', and one has to"
+                " stay; add another document and run, then purge again"
             )
 
 

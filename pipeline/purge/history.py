@@ -124,9 +124,8 @@ def workflows_with_tables(project: Services) -> list[str]:
     names = project.snapshots.workflows()
     for name in names:
         if not (project.root / "workflows" / f"{name}.yaml").is_file():
-            manifest = project.snapshots.folder.describe(f"manifest-{name}.json")
             raise UsageError(
-                f"purge: workflow '{name}' has tables but no file; restore workflows/{name}.yaml,"
-                f" or delete {manifest} and manifests/{name}"
+                f"purge: workflow '{name}' has tables but no file; restore the file"
+                f" workflows/{name}.yaml, then purge again"
             )
     return names

@@ -40,7 +40,7 @@ class PurgeIntent:
     - ``rows`` counts the document's rows by workflow and table, as a survey does.
     - ``embedded`` is what must be loaded again into the embedded PostgreSQL; None if there is none.
     - ``remade`` is true after that was done.
-    - ``here`` is true if nothing of the document is left in the project and in the stores that
+    - ``done_here`` is true if nothing of the document is left in the project and in the stores that
       could be reached.
     - ``cleaned`` has the workspaces that are finished.
     """
@@ -49,7 +49,7 @@ class PurgeIntent:
     rows: Mapping[str, Mapping[str, int | None]]
     embedded: tuple[WorkspaceContents, ...] | None = None
     remade: bool = False
-    here: bool = False
+    done_here: bool = False
     cleaned: tuple[Workspace, ...] = ()
 
 
@@ -90,7 +90,7 @@ class PurgeIntents:
         Otherwise a run could bring back what the purge has begun to remove.
         """
         for document, intention in self.all().items():
-            if not intention.here and document != but:
+            if not intention.done_here and document != but:
                 raise LockedError(
                     f"{self._path}: the purge of {document} was broken off; 'graphmill purge"
                     f" --document {document}' goes on with it"
@@ -112,6 +112,6 @@ def _read_intent(document: str, entry: Mapping[str, Any]) -> PurgeIntent:
         {str(workflow): dict(tables) for workflow, tables in entry["rows"].items()},
         None if embedded is None else tuple(WorkspaceContents(**each) for each in embedded),
         bool(entry["remade"]),
-        bool(entry["here"]),
+        bool(entry["done_here"]),
         tuple(Workspace(**each) for each in entry["cleaned"]),
     )

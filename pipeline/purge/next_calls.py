@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from pipeline.engine.usage.journal import read_usage
 from pipeline.errors import counted
 from pipeline.models.base import ANSWERED, ChatModel, Tokens
@@ -37,6 +39,8 @@ class NextCalls:
     def after(cls, project: Services, taken: "Sequence[TakenOut]") -> "NextCalls":
         """Count each request once, however many workflows have it."""
         total, seen = cls(), set[str]()
+        # It is the history of all calls, so it is read once.
+        usage = read_usage(project.usage_folder)
         for one in taken:
             steps = {step.id: step for step in project.workflow(one.manifest.workflow).steps}
             for name, missing in one.missing.items():
@@ -48,7 +52,7 @@ class NextCalls:
                     is_chat = isinstance(model, ChatModel)
                     asked = chats if is_chat else texts
                     size = 1 if is_chat else getattr(model, "batch_size", TEXTS_OF_A_CALL)
-                    said = _usual_reply(project, name) if is_chat else 0
+                    said = _usual_reply(usage, name) if is_chat else 0
                     total = total._with(is_chat, asked, ceil(len(asked) / size), said, model)
         return total
 
@@ -82,9 +86,8 @@ class NextCalls:
         )
 
 
-def _usual_reply(project: Services, step: str) -> float:
+def _usual_reply(usage: pd.DataFrame, step: str) -> float:
     """Return how many tokens a reply to the step had on average in earlier runs; 0 if none is
     known."""
-    usage = read_usage(project.usage_folder)
     tokens = usage.loc[(usage["step"] == step) & usage["outcome"].isin(ANSWERED), "output_tokens"]
     return float(tokens.mean()) if len(tokens) else 0.0

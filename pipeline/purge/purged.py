@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pipeline.errors import DamagedError, DataError, UsageError
 from pipeline.files import alone_in, read_json, secret_in, write_json, write_text
+from pipeline.runs.owner import has_project
 
 LIST = "data/purged.json"
 KEY = "data/purged-key"
@@ -35,12 +36,19 @@ class PurgedDocuments:
         return cls(root / LIST, root / KEY)
 
     @classmethod
-    def at(cls, place: Path) -> "PurgedDocuments":
+    def at(cls, place: Path, owner: str) -> "PurgedDocuments":
         """Return the list of a project's folder, or that of a copied file with its key beside it.
 
-        Raises UsageError if one of the two files is missing.
+        Raises UsageError if one of the two files is missing, or if the folder is not that of the
+        project of this owner.
         """
         if place.is_dir():
+            # Any other folder has no list either, and would count as one without a purge.
+            if not has_project(place, owner):
+                raise UsageError(
+                    f"{place}: not the folder of the project that was backed up; name the present"
+                    f" project's folder, or a copy of its {LIST} with {Path(KEY).name} beside it"
+                )
             found = cls.of(place)
             # A project that has never purged anything has an empty list.
             if not found.list.exists():
@@ -80,10 +88,12 @@ class PurgedDocuments:
     def take_over(self, other: "PurgedDocuments") -> None:
         """Replace this list and its key by those of another project.
 
-        Hashes of another key mean nothing to this one, so nothing is merged.
+        Lists with the same key are merged. Hashes of another key mean nothing to this one.
         """
         documents = other.all()
         if documents:
+            if self.key.exists() and self.key.read_bytes() == other.key.read_bytes():
+                documents = {**self.all(), **documents}
             self.key.unlink(missing_ok=True)
             write_text(self.key, other.key.read_text(encoding="utf-8"))
             self.key.chmod(0o600)

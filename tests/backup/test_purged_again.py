@@ -96,6 +96,36 @@ def test_a_copy_of_the_list_serves_where_the_project_is_lost(purged: ProjectFold
         lost.rename(purged.root)
 
 
+def test_a_folder_of_another_project_has_no_list(purged: ProjectFolder, tmp_path: Path):
+    other = new_project(tmp_path / "other", NO_STORE)
+    other.open().close()
+    for wrong in (tmp_path, other.root):
+        with pytest.raises(UsageError, match="not the folder of the project that was backed up"):
+            Project.restore(purged.root.parent / "b.zip", tmp_path / "a", "wrong", purged=wrong)
+    assert not (tmp_path / "a").exists()
+
+
+def test_lists_with_the_same_key_are_merged(tmp_path: Path):
+    lists = [PurgedDocuments.of(tmp_path / name) for name in ("mine", "copy")]
+    mine, copy = lists
+    mine.note("first.txt")
+    copy.take_over(mine)
+    mine.note("second.txt")
+    copy.note("third.txt")
+    mine.take_over(copy)
+    assert set(mine.among(["first.txt", "second.txt", "third.txt"])) == {
+        "first.txt", "second.txt", "third.txt",
+    }  # fmt: skip
+
+
+def test_a_certificate_that_cannot_be_written_is_refused_before_the_purge(tmp_path: Path):
+    folder = new_project(tmp_path / "mine", NO_STORE, KEPT)
+    file = tmp_path / "no-folder" / "certificate.json"
+    done = folder.invoke("purge", "--document", "a.txt", "--yes", "--certificate", str(file))
+    assert (done.exit_code, "there is no folder" in done.stderr) == (2, True)
+    assert (folder.root / "data/input/a.txt").exists()
+
+
 def test_an_import_does_not_bring_them_back(purged: ProjectFolder, tmp_path: Path):
     tables = version_3()
     tables["documents"][0]["title"] = "secret.txt"

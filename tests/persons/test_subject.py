@@ -74,6 +74,21 @@ def test_a_name_in_metadata_is_found_and_erased_with_its_document(folder: Projec
     assert found_in(folder.root, "Zora Mell") == []
 
 
+def test_a_name_across_the_cut_of_two_text_units_is_found(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
+    class NoUnit(Spellings):
+        """Finds no name in a text that ends or begins within it, as a text unit does."""
+
+        def are_in(self, text: str) -> bool:
+            return "\n\n" in text and super().are_in(text)
+
+    monkeypatch.setattr("pipeline.persons.find.Spellings", NoUnit)
+    with folder.open() as project:
+        found = project.find_person("Anselm Torr").documents
+    assert [one.source for one in found] == ["mill.txt", "tower.txt"]
+
+
 def test_nothing_is_erased_without_a_terminal_or_yes(folder: ProjectFolder):
     done = folder.invoke("subject", "Yrsa Quillon", "--erase")
     assert (done.exit_code, "if this is meant, add --yes" in done.stderr) == (2, True)

@@ -402,7 +402,7 @@ def test_the_error_says_why_a_name_cannot_be_purged(
         project.run("fast")
         for path, why in (
             ("../settings.yaml", "not below"),
-            ("a.txt", "the only document"),
+            ("a.txt", "one has to stay; add another document and run, then purge again"),
             (".", "not below"),
         ):
             with pytest.raises(UsageError, match=why):
