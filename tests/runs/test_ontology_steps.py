@@ -116,10 +116,10 @@ def test_a_type_of_a_correction_is_found_in_any_spelling(folder: ProjectFolder, 
             {"kind": "set_type", "to": "bilding"},
             ["entity type 'bilding', but BUILDING"],
         ),
-        ({"kind": "set_type", "to": "buildings"}, []),
+        ({"kind": "set_type", "to": "buildings"}, ["type 'buildings' is written 'BUILDING'"]),
     ],
 )
-def test_a_correction_says_that_the_ontology_lacks_its_type(
+def test_a_correction_says_that_the_ontology_lacks_or_respells_its_type(
     folder: ProjectFolder, line: dict[str, str], notes: list[str]
 ):
     with folder.open() as project:
