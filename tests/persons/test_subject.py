@@ -10,7 +10,7 @@ from pipeline.persons.find import Spellings
 from pipeline.persons.intention import FILE
 from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.audit import FOLDER, AuditLog
-from tests.projects import ProjectFolder, new_project
+from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.purge.test_purge import found_in
 from tests.states import postgres_rows
 
@@ -74,19 +74,18 @@ def test_a_name_in_metadata_is_found_and_erased_with_its_document(folder: Projec
     assert found_in(folder.root, "Zora Mell") == []
 
 
-def test_a_name_across_the_cut_of_two_text_units_is_found(
-    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
-):
-    class NoUnit(Spellings):
-        """Finds no name in a text that ends or begins within it, as a text unit does."""
-
-        def are_in(self, text: str) -> bool:
-            return "\n\n" in text and super().are_in(text)
-
-    monkeypatch.setattr("pipeline.persons.find.Spellings", NoUnit)
+def test_a_name_across_the_cut_of_two_text_units_is_found(tmp_path: Path):
+    folder = new_project(tmp_path / "mine", NO_STORE, TEXTS)
+    workflow = folder.root / "workflows/fast.yaml"
+    cut = "{strategy: stable, size: 1200}"
+    assert cut in workflow.read_text()
+    workflow.write_text(
+        workflow.read_text().replace(cut, "{strategy: tokens, size: 1, overlap: 0}")
+    )
     with folder.open() as project:
+        project.index("fast")
         found = project.find_person("Anselm Torr").documents
-    assert [one.source for one in found] == ["mill.txt", "tower.txt"]
+    assert [(one.source, one.text_units) for one in found] == [("mill.txt", 0), ("tower.txt", 0)]
 
 
 def test_nothing_is_erased_without_a_terminal_or_yes(folder: ProjectFolder):
