@@ -163,7 +163,7 @@ def corpus(
     rows = drawn_rows(draw)
     folder, views = loaded("all", rows), []
     with folder.open() as project:
-        # Each corpus goes on where the last one ended, so that every condition is used.
+        # Each corpus begins with the condition after those of the last one.
         begin = number * VIEWS % len(WHERE)
         for where in (*WHERE[begin:], *WHERE[:begin]):
             visible = visible_names(project, where)

@@ -14,6 +14,7 @@ from tests.sizes import size
 
 ALL = [(WIDE, "light"), (NARROW, "light"), (NARROW, "dark"), (WIDE, "dark")]
 SOME = [(WIDE, "light"), (NARROW, "dark")]
+MAIN = ("answer", "graph", "documents", "nights")
 SMALLEST = {"width": 360, "height": 740}
 
 
@@ -86,7 +87,7 @@ def test_nothing_serious(state: str, look: Look, shown: Shown) -> None:
     address, reach = STATES[state]
     page = look(f"{shown.url}/{address}").page
     reach(page)
-    for viewport, scheme in size(SOME, ALL):
+    for viewport, scheme in ALL if state in MAIN else size(SOME, ALL):
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert grave_faults(page) == [], (viewport, scheme)
