@@ -17,6 +17,7 @@ from typing import Any
 
 from pipeline.backup.archive import ArchiveReader, BackupManifest, open_backup
 from pipeline.backup.beside import path_beside
+from pipeline.backup.erased_again import erase_again
 from pipeline.backup.members import SQLITE_ASIDE
 from pipeline.backup.schedules import move_schedules
 from pipeline.backup.settings_text import with_values
@@ -140,8 +141,8 @@ def restore_files(
         again = _purge_again(temporary, overrides, settings, notes)
         if listed is None:
             notes.append(
-                f"restore: what was purged after {manifest.created} is not known here, so it is"
-                f" back; restore with --purged and the present {LIST} to have it purged again"
+                f"restore: what was purged or erased after {manifest.created} is not known here, so"
+                f" it is back; restore with --purged and the present {LIST} to remove it again"
             )
         _publish(temporary, folder, manifest.mode)
     return RestoredFiles(folder, manifest, is_copy, tuple(again), tuple(notes))
@@ -238,7 +239,7 @@ def _is_below(folder: Path, name: str) -> bool:
 def _put_unusable_list_aside(folder: Path) -> list[str]:
     """Rename a list of purged documents that has no key, and return a note on it."""
     purged = PurgedDocuments.of(folder)
-    if purged.key.exists() or not purged.all():
+    if purged.key.exists() or purged.is_empty():
         return []
     purged.list.rename(folder / LIST_ASIDE)
     return [
@@ -264,6 +265,8 @@ def _purge_again(
         loaded = folder / LOADED
         aside = loaded.read_bytes() if loaded.exists() else None
         loaded.unlink(missing_ok=True)
+        # A purge is made of the last tables, so these must follow the corrections by now.
+        notes += erase_again(project)
         for document, day in found.items():
             notes += _take_out_of_file(project, document)
             try:

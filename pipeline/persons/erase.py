@@ -11,19 +11,20 @@ from typing import Any
 
 from pipeline.corrections.decisions import DeleteEntity
 from pipeline.corrections.file import FILE as CORRECTIONS
-from pipeline.corrections.file import read_lines, write_decisions
+from pipeline.corrections.file import read_lines
 from pipeline.engine.run_report import Progress
 from pipeline.errors import UsageError, counted
-from pipeline.files import alone_in, lines_of, write_text
-from pipeline.persons.find import QUESTIONS, AboutPerson, Spellings, find_person
+from pipeline.persons.find import AboutPerson, Spellings, find_person
 from pipeline.persons.intention import ErasureIntent, ErasureIntents
 from pipeline.purge.document import purge, survey_document
+from pipeline.purge.erased_names import remove_corrections, remove_questions
 from pipeline.purge.history import purge_history
 from pipeline.purge.intention import PurgeIntents
+from pipeline.purge.purged import PurgedDocuments
 from pipeline.runs.apply_corrections import follows_corrections, options_to_apply
 from pipeline.runs.audit import FOLDER as AUDIT
 from pipeline.runs.audit import AuditLog
-from pipeline.runs.corrections import add, lock_corrections
+from pipeline.runs.corrections import add
 from pipeline.runs.services import Services
 from pipeline.runs.stages import index_stage, load_stage, run_stages
 
@@ -99,9 +100,11 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
     # What joins the names of the person goes from here on, so a second call needs the note.
     intents.save(intent)
     spellings = Spellings(found.names)
-    questions = _remove_questions(project, spellings)
+    # Older backups have these names: a restore erases them again by this note.
+    PurgedDocuments.of(project.root).note_names(found.names, deleted=bool(intent.deleted))
+    questions = remove_questions(project.root, spellings)
     audit_lines = AuditLog(project.root / AUDIT).hash_texts(spellings.are_in)
-    corrections = _remove_corrections(project, spellings)
+    corrections = len(remove_corrections(project, spellings))
     _delete_entities(project, intent)
     # A purge is made of the last tables, so these must follow the corrections by now.
     if has_corrections:
@@ -142,33 +145,6 @@ def _begin(
         tuple(sorted(deleted)),
         workflow,
     )
-
-
-def _remove_questions(project: Services, spellings: Spellings) -> int:
-    file = project.root / QUESTIONS
-    if not file.is_file():
-        return 0
-    with alone_in(file.parent):
-        lines = lines_of(file)
-        kept = [line for line in lines if not spellings.are_in_line(line)]
-        if len(kept) < len(lines):
-            write_text(file, "".join(f"{line}\n" for line in kept))
-    return len(lines) - len(kept)
-
-
-def _remove_corrections(project: Services, spellings: Spellings) -> int:
-    """Remove the lines that name the person, but for those that delete the person."""
-    file = project.root / CORRECTIONS
-    with lock_corrections(project):
-        decisions = [line.decision for line in read_lines(file)]
-        kept = []
-        for decision in decisions:
-            is_deletion = getattr(decision, "kind", "") == "delete_entity"
-            if is_deletion or not spellings.are_in_values(decision.model_dump(mode="json")):
-                kept.append(decision)
-        if len(kept) < len(decisions):
-            write_decisions(file, kept)
-    return len(decisions) - len(kept)
 
 
 def _delete_entities(project: Services, intent: ErasureIntent) -> None:

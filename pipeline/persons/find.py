@@ -1,7 +1,6 @@
 """Finds what a project holds about a person, by the spellings of a name."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -14,19 +13,18 @@ from pipeline.corrections.file import kind_of, read_lines
 from pipeline.errors import UsageError, counted
 from pipeline.files import lines_of
 from pipeline.persons.intention import ErasureIntents
+from pipeline.purge.erased_names import QUESTIONS
 from pipeline.runs.audit import FOLDER as AUDIT
 from pipeline.runs.audit import AuditLog
 from pipeline.runs.resolutions import names_of
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest
 from pipeline.text.ids import entity_id, is_syllabic, match_key
+from pipeline.text.named import NameSearch, words_of
 
-QUESTIONS = "data/questions.jsonl"
-"""The questions with which the project is evaluated."""
 LEAST_LETTERS = 3
 LEAST_SYLLABIC = 2
 """The least characters of a name in Han or kana: many names have two."""
-_WORD = re.compile(r"\w+")
 UNKNOWN = (
     "texts that mean the person by another spelling, a nickname, a pronoun or an office, and"
     " pictures",
@@ -110,40 +108,21 @@ class AboutPerson:
 
 
 @dataclass(frozen=True)
-class Spellings:
+class Spellings(NameSearch):
     """The spellings of a person's name, compared as names of entities are."""
 
     names: tuple[str, ...]
 
     def are_in(self, text: str) -> bool:
-        """Return whether the text has one of the names, as whole words.
-
-        Names in Han or kana may stand anywhere: such texts have no spaces between words.
-        """
-        words = _words_of(text)
+        # A space around both finds whole words alone.
+        words = f" {words_of(text)} "
         for name in self.names:
-            named = _words_of(name)
-            if any(map(is_syllabic, name)):
-                named = named.strip()
+            named = words_of(name)
+            if not any(map(is_syllabic, name)):
+                named = f" {named} "
             if named in words:
                 return True
         return False
-
-    def are_in_values(self, content: Any) -> bool:
-        """Return whether a text anywhere in a value of JSON has one of the names."""
-        if isinstance(content, Mapping):
-            return any(map(self.are_in_values, (*content, *content.values())))
-        if isinstance(content, list | tuple):
-            return any(map(self.are_in_values, content))
-        return isinstance(content, str) and self.are_in(content)
-
-    def are_in_line(self, line: str) -> bool:
-        """Return whether a line of JSON lines has one of the names; one that is no JSON is read as
-        it stands."""
-        try:
-            return self.are_in_values(json.loads(line))
-        except ValueError:
-            return self.are_in(line)
 
 
 def find_person(project: Services, name: str, also: Sequence[str] = ()) -> AboutPerson:
@@ -184,11 +163,6 @@ def find_person(project: Services, name: str, also: Sequence[str] = ()) -> About
         sum(spellings.are_in(str(line.get("text", ""))) for line in audit),
         sum(map(spellings.are_in_line, project.cache.texts())),
     )  # fmt: skip
-
-
-def _words_of(text: str) -> str:
-    """Return the words of a text as names are compared, with a space around each."""
-    return f" {' '.join(_WORD.findall(match_key(text)))} "
 
 
 def lines_naming(file: Path, spellings: Spellings) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The list of purged documents, by keyed hashes of their names, so that they stay purged.
 
-    data/purged.json    {"documents": hash of a name -> day of its purge}
+    data/purged.json    {"documents": hash of a name -> day of its purge,
+                         "persons": hash of an erased name -> what else is known of it}
     data/purged-key     the secret key of the hashes, without which names could be guessed
 
 A backup that is older than a purge still has the document. A restore therefore compares what a
@@ -11,13 +12,16 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.errors import DamagedError, DataError, UsageError
 from pipeline.files import alone_in, read_json, secret_in, write_json, write_text
+from pipeline.purge.erased_names import ErasedName, ErasedNames
 from pipeline.runs.owner import has_project
+from pipeline.text.ids import is_syllabic
+from pipeline.text.named import words_of
 
 LIST = "data/purged.json"
 KEY = "data/purged-key"
@@ -74,6 +78,17 @@ class PurgedDocuments:
                 f"{self.list}: damaged, so purged documents are not known; put a copy in its place"
             ) from error
 
+    def erased_names(self) -> ErasedNames:
+        """Return a search for the names of erased persons.
+
+        Raises DataError if the list is damaged or has lost its key.
+        """
+        self.require_key()
+        return ErasedNames(self._persons(), self._hash_name)
+
+    def is_empty(self) -> bool:
+        return not self.all() and not self._persons()
+
     def note(self, source: str) -> str:
         """Add a document to the list, and return the hash of its name.
 
@@ -82,22 +97,42 @@ class PurgedDocuments:
         self.require_key()
         with alone_in(self.list.parent):
             hashed = self._hash_name(source)
-            self._save({**self.all(), hashed: f"{datetime.now(UTC):%Y-%m-%d}"})
+            self._save({**self.all(), hashed: _today()}, self._persons())
         return hashed
+
+    def note_names(self, names: Iterable[str], deleted: bool) -> None:
+        """Add the names of an erased person to the list.
+
+        ``deleted`` says that the entity was deleted, for documents with the name were kept. Raises
+        DataError if the list has lost its key.
+        """
+        self.require_key()
+        with alone_in(self.list.parent):
+            persons = dict(self._persons())
+            for name in names:
+                words, has_no_spaces = words_of(name), any(map(is_syllabic, name))
+                length = len(words) if has_no_spaces else len(words.split())
+                hashed = self._hash_name(words)
+                before = persons.get(hashed)
+                # A second erasure that keeps nothing takes no deletion back.
+                is_deleted = deleted or (before is not None and before.is_deleted)
+                persons[hashed] = ErasedName(_today(), length, has_no_spaces, is_deleted)
+            self._save(self.all(), persons)
 
     def take_over(self, other: "PurgedDocuments") -> None:
         """Replace this list and its key by those of another project.
 
         Lists with the same key are merged. Hashes of another key mean nothing to this one.
         """
-        documents = other.all()
-        if documents:
+        if not other.is_empty():
+            documents, persons = other.all(), other._persons()
             if self.key.exists() and self.key.read_bytes() == other.key.read_bytes():
                 documents = {**self.all(), **documents}
+                persons = {**self._persons(), **persons}
             self.key.unlink(missing_ok=True)
             write_text(self.key, other.key.read_text(encoding="utf-8"))
             self.key.chmod(0o600)
-            self._save(documents)
+            self._save(documents, persons)
 
     def among(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the purged documents that these sources are or belong to, each with its day.
@@ -114,8 +149,8 @@ class PurgedDocuments:
         return dict(sorted(found.items()))
 
     def require_key(self) -> None:
-        """Raise DataError if the list has documents, but not the key by which they are known."""
-        if self.all() and not self.key.exists():
+        """Raise DataError if the list has entries, but not the key by which they are known."""
+        if not self.is_empty() and not self.key.exists():
             raise DataError(
                 f"{self.list}: its key {self.key} is gone, so purged documents are not known; put"
                 " your copy of the key there, or delete the list if there is none"
@@ -125,8 +160,26 @@ class PurgedDocuments:
         key = secret_in(self.key).encode()
         return hmac.new(key, source.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
-    def _save(self, documents: Mapping[str, str]) -> None:
-        write_json(self.list, {"documents": dict(sorted(documents.items()))})
+    def _persons(self) -> dict[str, ErasedName]:
+        try:
+            persons = read_json(self.list).get("persons", {})
+            return {str(hashed): ErasedName(**fields) for hashed, fields in persons.items()}
+        except FileNotFoundError:
+            return {}
+        except (DamagedError, AttributeError, TypeError) as error:
+            raise DataError(
+                f"{self.list}: damaged, so erased persons are not known; put a copy in its place"
+            ) from error
+
+    def _save(self, documents: Mapping[str, str], persons: Mapping[str, ErasedName]) -> None:
+        content: dict[str, object] = {"documents": dict(sorted(documents.items()))}
+        if persons:
+            content["persons"] = {hashed: asdict(persons[hashed]) for hashed in sorted(persons)}
+        write_json(self.list, content)
+
+
+def _today() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def names_within(source: str) -> Iterator[str]:
