@@ -18,7 +18,7 @@ QUESTIONS = "data/questions.jsonl"
 
 @dataclass(frozen=True)
 class ErasedName:
-    """What is known of an erased name beside its hash.
+    """The facts that are kept of an erased name beside its hash.
 
     ``length`` counts words, or characters if ``is_syllabic``: such names stand anywhere in a text.
     ``is_deleted`` is true if documents with the name were kept, so that the entity was deleted.
