@@ -97,11 +97,11 @@ def erase_person(project: Services, name: str, keep: Collection[str] = ()) -> Er
     has_corrections = bool(keep) or (project.root / CORRECTIONS).exists()
     _refuse_what_would_fail(project, purged, has_corrections)
     intent = _begin(intent, found, name, keep, purged)
+    # Older backups have these names: a restore erases them again by this note.
+    PurgedDocuments.of(project.root).note_names(found.names, deleted=bool(intent.deleted))
     # What joins the names of the person goes from here on, so a second call needs the note.
     intents.save(intent)
     spellings = Spellings(found.names)
-    # Older backups have these names: a restore erases them again by this note.
-    PurgedDocuments.of(project.root).note_names(found.names, deleted=bool(intent.deleted))
     questions = remove_questions(project.root, spellings)
     audit_lines = AuditLog(project.root / AUDIT).hash_texts(spellings.are_in)
     corrections = len(remove_corrections(project, spellings))
