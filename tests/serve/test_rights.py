@@ -176,6 +176,9 @@ def corpus(
                 )
         ids = ids_of(project)
     assert len(views) == VIEWS
+    if len(WHERE) == CORPORA * VIEWS:
+        # No condition was passed over, so each of them is that of a key.
+        assert [view.where for view in views] == list(WHERE[begin : begin + VIEWS])
     return Corpus(folder, views, ids)
 
 
