@@ -1098,6 +1098,7 @@ class Project(Asking):
     ) -> RunReport:
         from pipeline.engine.plan import RunOptions
         from pipeline.engine.run_report import Progress
+        from pipeline.persons.intention import ErasureIntents
         from pipeline.purge.intention import PurgeIntents
         from pipeline.runs.events import Events
         from pipeline.runs.stages import run_stages
@@ -1106,6 +1107,9 @@ class Project(Asking):
         self.workflow(name)
         with self.runs.alone():
             PurgeIntents(self.root).refuse_broken_off()
+            unended = ErasureIntents(self.root).describe_unended()
+            if unended:
+                progress.told(unended)
             return run_stages(self, name, progress, options or RunOptions(), *stages)
 
 

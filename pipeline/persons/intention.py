@@ -62,6 +62,18 @@ class ErasureIntents:
             self._path.unlink(missing_ok=True)
             flush_folder(self._path.parent)
 
+    def describe_unended(self) -> str:
+        """Return a message about erasures that were broken off, or "". It has no name of a person.
+
+        Raises DataError if the file is damaged.
+        """
+        if not self._all():
+            return ""
+        return (
+            f"{self._path}: an erasure has not ended; give the same 'graphmill subject NAME"
+            " --erase' again until it ends with code 0"
+        )
+
     def _all(self) -> dict[str, ErasureIntent]:
         try:
             erasures = read_json(self._path)["erasures"]

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.persons.find import Spellings
-from pipeline.persons.intention import FILE
+from pipeline.persons.intention import FILE, ErasureIntent, ErasureIntents
 from pipeline.purge.intention import PurgeIntents
 from pipeline.runs.audit import FOLDER, AuditLog
 from tests.projects import NO_STORE, ProjectFolder, new_project
@@ -218,6 +218,18 @@ def test_a_killed_erasure_goes_on_with_all_names_of_the_person(
     assert not note.exists()
     if not keep:
         assert found_in(folder.root, "Governor Pell") == []
+
+
+def test_a_run_says_that_an_erasure_has_not_ended_and_names_nobody(folder: ProjectFolder):
+    intent = ErasureIntent("Yrsa Quillon", ("Yrsa Quillon",), (), ("tower.txt",))
+    intents = ErasureIntents(folder.root)
+    intents.save(intent)
+    said = folder.invoke("run", "fast")
+    assert said.exit_code == 0
+    assert "an erasure has not ended" in said.stderr
+    assert "Quillon" not in said.stderr
+    intents.end(intent)
+    assert "erasure" not in folder.invoke("run", "fast").stderr
 
 
 def test_a_line_of_questions_ends_at_a_line_feed_alone(folder: ProjectFolder):
