@@ -96,7 +96,7 @@ def collect_garbage(
         gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
         # Records first: a record that is found must have all its snapshots.
         unneeded.sort(key=lambda kept: _folder(kept) != STEPS)
-        expected = len(gone) + len(unneeded)
+        expected = len(gone) + len(unneeded) + len(logs)
         for done, (workflow, run_id) in enumerate(gone, start=1):
             snapshots.delete_manifest(workflow, run_id)
             advanced("files", done, expected)
@@ -106,6 +106,8 @@ def collect_garbage(
             advanced("files", len(gone) + start + len(some), expected)
         for log in logs:
             log.unlink(missing_ok=True)
+        if logs:
+            advanced("files", expected, expected)
     return report
 
 

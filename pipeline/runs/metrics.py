@@ -100,14 +100,14 @@ class RunMetrics:
     def metrics(self) -> list[Metric]:
         """Return the metrics of the last run of each workflow, and of its last success.
 
-        A run that did not begin replaces none that did. It is shown beside that.
+        A run that was refused replaces no other. It is shown beside that.
         """
         last: dict[str, RunEntry] = {}
         refused: dict[str, RunEntry] = {}
         successes: dict[str, float] = {}
         for night in self._nights():
             workflow = night.entry.workflow
-            if not night.entry.did_not_begin:
+            if not night.entry.was_refused:
                 last.setdefault(workflow, night.entry)
             elif workflow not in last:
                 refused.setdefault(workflow, night.entry)
@@ -127,10 +127,10 @@ class RunMetrics:
             Metric(
                 "graphmill_run_last_refused_timestamp_seconds",
                 "gauge",
-                "When a run was refused, if none has begun since.",
+                "When a run was refused, if it is the newest.",
                 [Sample(self._of(name), when) for name, when in tried.items() if when is not None],
             ),
-            # Where no run has begun, the refused one is all that there is to see.
+            # Where all runs were refused, the newest is all that there is to see.
             *self._of_last_runs({**refused, **last}),
         ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.engine.run_report import LoadCounts, RunReport, StepReport
-from pipeline.errors import DamagedError, DiskFullError, LockedError
+from pipeline.errors import USAGE, DamagedError, DiskFullError, LockedError
 from pipeline.files import read_checked, read_json, tell, write_json
 
 if TYPE_CHECKING:
@@ -122,6 +122,14 @@ class RunEntry:
                 report["outcome"] == "failed" and not report["steps"] and not report["load"]
             ),
         )  # fmt: skip
+
+    @property
+    def was_refused(self) -> bool:
+        """True if the run was refused for how it was asked for, before it began.
+
+        A run that found no database did not begin either, but its night has failed.
+        """
+        return self.did_not_begin and self.exit_code == USAGE
 
     @property
     def seconds(self) -> float | None:
@@ -249,23 +257,24 @@ class Runs:
         return next(self.reports(), None)
 
     def last_and_refused(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Return the newest report of a run that began, and that of one which was refused since.
+        """Return the newest report of a run that was not refused, and that of one refused since.
 
         Each is None if there is none. A run that was refused, as for a wrong option, says nothing
-        about the tables, so it hides no run that began.
+        about the tables, so it hides no other run.
         """
         refused = None
         for report in self.reports():
-            if not RunEntry.of(report).did_not_begin:
+            if not RunEntry.of(report).was_refused:
                 return report, refused
             refused = refused or report
         return None, refused
 
     def status(self) -> dict[str, Any] | None:
-        """Return the report of the last run that began, with ``refused``; None before the first.
+        """Return the report of the last run that was not refused, with ``refused``; None before the
+        first.
 
-        ``refused`` tells of the newest run that was tried since and did not begin; it is None if
-        there is none. If no run has begun, the report is that of the refused one.
+        ``refused`` tells of the newest run that was refused since; it is None if there is none. If
+        all were refused, the report is that of the newest one.
         """
         last, refused = self.last_and_refused()
         report = last or refused

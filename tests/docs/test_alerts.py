@@ -29,7 +29,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All metrics of a project with a run and of a server with an answer."""
     folder = tmp_path_factory.mktemp("p")
     Runs.of(folder).save(REPORT)
-    Runs.of(folder).save(replace(FAILED, steps=()))  # a refused one
+    Runs.of(folder).save(replace(FAILED, steps=(), exit_code=2))  # a refused one
     counts = Counts()
     counts.count_status(200)
     counts.count_seconds("naive", 0.1)

@@ -169,7 +169,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, postgres_url: str):
             for outcome in ("ok", "throttled"):
                 call = Usage("u", "m", 10, 2, cached=False, seconds=0.1, outcome=outcome)
                 journal.ended("extract_graph", "d", call, journal.begun("extract_graph", "d", call))
-        PurgeIntents(folder.root).save(PurgeIntent("gone.txt", {}, here=True))
+        PurgeIntents(folder.root).save(PurgeIntent("gone.txt", {}, done_here=True))
         with closing(sqlite3.connect(data / "cache.sqlite")) as connection:
             with connection:
                 connection.execute("UPDATE completions SET valid = valid")

@@ -146,7 +146,8 @@ def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: s
         assert _rows(project) == after
         report = project.status()
         assert report
-        assert report["outcome"] == "completed"
+        # The load of a night that is gone has failed; that of an unknown night was refused.
+        assert (report["outcome"], report["exit_code"]) == ("failed", 1)
         assert report["refused"]["exit_code"] == 2
 
 

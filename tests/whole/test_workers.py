@@ -138,7 +138,9 @@ def test_a_worker_that_is_killed_ends_the_run_and_what_was_finished_stays(tmp_pa
         assert kept
         before = len(bell.read_text())
         found = index(folder, WORKERS)
-    assert len(bell.read_text()) - before == 8 - len(kept)
+    again = len(bell.read_text()) - before
+    # The other worker may finish its task after the run has ended, and that is kept too.
+    assert 8 - len(kept) - 1 <= again <= 8 - len(kept)
     assert found.tables["shouts"].rows == len(TEXTS)
 
 

@@ -358,8 +358,7 @@ def test_a_source_of_ones_own_rejects_what_it_has_not_read(tmp_path: Path):
     folder = new_project(tmp_path / "mill", "embedded", {}, workflow="wiki")
     pages = folder.root / "pages.txt"
     (folder.root / "own.py").write_text(OWN)
-    with (folder.root / "settings.yaml").open("a") as stream:
-        stream.write("verbs: [own.py]\n")
+    folder.edit_settings(verbs=["own.py"])
     (folder.root / "workflows" / "wiki.yaml").write_text(
         f"name: wiki\nsteps:\n  - verb: load_wiki\n    args: {{path: {pages}}}\n  - verb:"
         " chunk_documents\n"
