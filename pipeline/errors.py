@@ -87,7 +87,7 @@ class DamagedError(DataError):
     """Report a damaged file: ``fact`` says what is wrong with the file at ``path``."""
 
     def __init__(
-        self, path: Path | str, fact: str, action: str = "delete it and run the workflow again"
+        self, path: Path | str, fact: str, action: str = "move it away and run the workflow again"
     ):
         super().__init__(f"{path}: {fact}; {action}")
         self.path, self.fact = path, fact

@@ -69,7 +69,7 @@ class PurgeIntents:
         except (DamagedError, AttributeError, KeyError, TypeError) as error:
             fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._path}: {fact}; a purge was broken off: delete the file, then purge its"
+                f"{self._path}: {fact}; a purge was broken off: move the file away, then purge its"
                 " document again"
             ) from error
 

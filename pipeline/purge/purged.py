@@ -153,7 +153,8 @@ class PurgedDocuments:
         if not self.is_empty() and not self.key.exists():
             raise DataError(
                 f"{self.list}: its key {self.key} is gone, so purged documents are not known; put"
-                " your copy of the key there, or delete the list if there is none"
+                " your copy of the key there; if there is none, move the list away, and know that a"
+                " restore or an import may bring back what was purged"
             )
 
     def _hash_name(self, source: str) -> str:

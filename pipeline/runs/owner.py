@@ -57,12 +57,11 @@ def owner_of(root: Path) -> str:
         _make(path, noted)
         return noted
     if noted:
-        raise DataError(
-            f"{path}: {owner}, but {PLACE_FILE} has {noted}; delete the one of them that is wrong"
-        )
+        raise DataError(f"{path}: {owner}, but {PLACE_FILE} has {noted}; move the wrong one away")
     fact = "damaged" if owner else "empty"
     raise DataError(
-        f"{path}: {fact}; restore it, or delete it: then what was cached before counts as another's"
+        f"{path}: {fact}; restore it, or move it away: then what was cached before counts as"
+        " another's"
     )
 
 
@@ -131,7 +130,7 @@ def claim_snapshots(snapshots: Folder, root: Path, mine: Sequence[str]) -> None:
         owner, found = "", {}
         if not is_own:
             raise DataError(
-                f"{path}: damaged; delete it where no other project has its snapshots there"
+                f"{path}: damaged; move it away where no other project has its snapshots there"
             ) from error
     if owner == mine[0]:
         return

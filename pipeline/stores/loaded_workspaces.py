@@ -55,7 +55,7 @@ class LoadedWorkspaces:
         except (DamagedError, KeyError, TypeError) as error:
             fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._list_path}: {fact}; restore it from a backup, or delete it: then only"
+                f"{self._list_path}: {fact}; restore it from a backup, or move it away: then only"
                 " workspaces of the databases that the settings name are known"
             ) from error
 

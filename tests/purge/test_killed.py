@@ -165,6 +165,6 @@ def test_a_damaged_note_of_a_purge_is_an_error(tmp_path: Path, postgres_url: str
     (folder.root / FILE).write_text("{")
     with (
         folder.open() as project,
-        pytest.raises(DataError, match=r"purge\.json: .*delete the file, then purge"),
+        pytest.raises(DataError, match=r"purge\.json: .*move the file away, then purge"),
     ):
         project.run("fast")

@@ -52,7 +52,8 @@ def test_only_a_damaged_owner_file_is_restored_from_its_second_copy(tmp_path: Pa
     assert owner_of(tmp_path) == owner
     path.write_text("f" * 32)
     with pytest.raises(
-        DataError, match=f"data/owner: {'f' * 32}, but data/owner-path has {owner}; delete the one"
+        DataError,
+        match=f"data/owner: {'f' * 32}, but data/owner-path has {owner}; move the wrong one",
     ):
         owner_of(tmp_path)
 

@@ -105,7 +105,7 @@ def test_a_damaged_file_is_a_data_error_wherever_the_damage_is(store: SnapshotSt
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
-        with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
+        with pytest.raises(DataError, match="damaged; move it away and run the workflow again"):
             store.tables.read(snapshot)
     path.write_bytes(whole[:-1])
     with pytest.raises(DataError, match=path.name):
@@ -203,7 +203,7 @@ def test_a_damaged_table_counts_as_missing_and_is_written_again(
         path, ns=(state.st_atime_ns, state.st_mtime_ns)
     )  # as where a disk, not a program, has done it
     assert store.find_record(record.fingerprint) is None
-    with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
+    with pytest.raises(DataError, match="damaged; move it away and run the workflow again"):
         store.tables.read(record.outputs["texts"], ["id"])
     assert store.tables.write("texts", texts("a", "b")) == record.outputs["texts"]
     assert path.read_bytes() == whole

@@ -293,7 +293,7 @@ def test_a_project_s_own_folder_of_snapshots_stays_its_own(tmp_path: Path, postg
     note = folder.root / "data/snapshots" / SNAPSHOTS_FILE
     note.write_bytes(b"")
     refused = guest.invoke("index", "fast")
-    assert (refused.exit_code, "owner.json: damaged; delete it" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "owner.json: damaged; move it away" in refused.stderr) == (1, True)
     assert folder.invoke("index", "fast").exit_code == 0
     guest.invoke_refused("index", "fast")
 
