@@ -53,11 +53,8 @@ def main() -> None:
             said(root, "query", QUESTION, "--mode", "naive", "--chunk-top-k", "2"),
         ]
         plan = said(root, "plan", "index")
-        evaluation = json.loads(
-            said(root, "eval", str(root / SAMPLE_QUESTIONS), "--k", "5", "--json").partition("\n")[
-                2
-            ]
-        )
+        questions = str(root / SAMPLE_QUESTIONS)
+        evaluation = json.loads(run_command(root, "eval", questions, "--k", "5", "--json").stdout)
         with Project.open(root) as project:
             graph = drawn_graph(project.table("entities"), project.table("relationships"))
     write("graph.svg", graph)
@@ -81,11 +78,15 @@ def main() -> None:
 
 def said(root: Path, *arguments: str) -> str:
     """Run a graphmill command and return its line and its output."""
+    quoted = " ".join(f'"{word}"' if " " in word else word for word in arguments)
+    told = run_command(root, *arguments)
+    return f"$ graphmill -C my-project {quoted}\n{told.stderr}{told.stdout}".rstrip()
+
+
+def run_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments]
     environment = {**os.environ, "COLUMNS": "110", "PYTHONPATH": str(Path(__file__).parents[1])}
-    quoted = " ".join(f'"{word}"' if " " in word else word for word in arguments)
-    told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    return f"$ graphmill -C my-project {quoted}\n{told.stderr}{told.stdout}".rstrip()
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
 
 
 def drawn_graph(entities: pd.DataFrame, relationships: pd.DataFrame) -> str:
@@ -99,9 +100,8 @@ def drawn_graph(entities: pd.DataFrame, relationships: pd.DataFrame) -> str:
         shown["id"].isin({*links["source_entity_id"], *links["target_entity_id"]})
     ].reset_index(drop=True)
     _, nodes = detect_communities(shown, links, CommunityParams(max_cluster_size=24))
-    placed = layout_graph(nodes[nodes["level"] == 0].reset_index(drop=True), links).set_index(
-        "entity_id"
-    )
+    coarsest = nodes[nodes["level"] == 0].reset_index(drop=True)
+    placed = layout_graph(coarsest, links)[0].set_index("entity_id")
     order = placed["community_id"].value_counts().index.tolist()
     for axis in ("x", "y"):  # half by place, half by order: the middle is crowded
         placed[axis] = (
