@@ -21,8 +21,8 @@ def answer_tokens(text: str) -> Tokens:
     SQuAD removes the punctuation of ASCII; here punctuation and symbols of all scripts are removed.
     Each character of Chinese and Japanese text, which has no spaces between words, is a token.
     """
-    kept = [character for character in text.lower() if not _is_punctuation(character)]
-    without_articles = _ARTICLE.sub(" ", "".join(kept))
+    letters = [character for character in text.lower() if not _is_punctuation(character)]
+    without_articles = _ARTICLE.sub(" ", "".join(letters))
     tokens: list[str] = []
     for word in without_articles.split():
         tokens += _split_syllabic(word)
@@ -30,7 +30,9 @@ def answer_tokens(text: str) -> Tokens:
 
 
 def _is_punctuation(character: str) -> bool:
-    return unicodedata.category(character)[0] in "PS"
+    """Return whether a character is punctuation or a symbol, the categories P and S of Unicode."""
+    category = unicodedata.category(character)
+    return category.startswith(("P", "S"))
 
 
 def _split_syllabic(word: str) -> list[str]:
@@ -38,57 +40,68 @@ def _split_syllabic(word: str) -> list[str]:
     if word.isascii():
         return [word]
     parts: list[str] = []
-    is_joined = False
+    continues_part = False
     for character in word:
         if is_syllabic(character):
             parts.append(character)
-            is_joined = False
-        elif is_joined:
+            continues_part = False
+        elif continues_part:
             parts[-1] += character
         else:
             parts.append(character)
-            is_joined = True
+            continues_part = True
     return parts
 
 
 def exact_match(answer: str, golds: Iterable[str]) -> float:
     """Return 1 if the answer has the same tokens as a gold answer, else 0."""
-    return _best(answer, golds, lambda said, gold: float(said == gold))
+    return _match_best(answer, golds, _are_equal)
 
 
 def token_f1(answer: str, golds: Iterable[str]) -> float:
     """Return the harmonic mean of precision and recall of the answer's tokens."""
-    return _best(answer, golds, _f1_of_tokens)
+    return _match_best(answer, golds, _compute_f1)
 
 
 def contains_gold(answer: str, golds: Iterable[str]) -> float:
     """Return 1 if the tokens of a gold answer stand together somewhere in the answer, else 0."""
-    return _best(answer, golds, lambda said, gold: float(_holds_tokens(said, gold)))
+    return _match_best(answer, golds, _contains_in_order)
 
 
-def _best(answer: str, golds: Iterable[str], compare: Callable[[Tokens, Tokens], float]) -> float:
+def _match_best(
+    answer: str, golds: Iterable[str], compare: Callable[[Tokens, Tokens], float]
+) -> float:
+    """Return the greatest value of ``compare`` for the answer and a gold answer."""
     said = answer_tokens(answer)
     return max(compare(said, answer_tokens(gold)) for gold in golds)
 
 
-def _f1_of_tokens(said: Tokens, gold: Tokens) -> float:
+def _are_equal(said: Tokens, gold: Tokens) -> float:
+    return float(said == gold)
+
+
+def _compute_f1(said: Tokens, gold: Tokens) -> float:
     if not said or not gold:
         # SQuAD compares texts without tokens as a whole.
         return float(said == gold)
+    # A token counts as often as it occurs in both.
     common = Counter(said) & Counter(gold)
-    shared = common.total()
-    if not shared:
+    n_common = common.total()
+    if n_common == 0:
         return 0.0
-    precision = shared / len(said)
-    recall = shared / len(gold)
+    precision = n_common / len(said)
+    recall = n_common / len(gold)
     return 2 * precision * recall / (precision + recall)
 
 
-def _holds_tokens(said: Tokens, gold: Tokens) -> bool:
+def _contains_in_order(said: Tokens, gold: Tokens) -> float:
     if not gold:
-        return not said
+        return float(not said)
     last_start = len(said) - len(gold)
-    return any(said[start : start + len(gold)] == gold for start in range(last_start + 1))
+    for start in range(last_start + 1):
+        if said[start : start + len(gold)] == gold:
+            return 1.0
+    return 0.0
 
 
 def agreement(one: Sequence[bool], other: Sequence[bool]) -> tuple[float | None, float | None]:
@@ -99,12 +112,16 @@ def agreement(one: Sequence[bool], other: Sequence[bool]) -> tuple[float | None,
     """
     if not one:
         return None, None
-    pairs = list(zip(one, other, strict=True))
+    n_judged = len(one)
+    pairs = zip(one, other, strict=True)
     n_equal = sum(1 for first, second in pairs if first == second)
-    observed = n_equal / len(pairs)
-    share_one = one.count(True) / len(pairs)
-    share_other = other.count(True) / len(pairs)
-    expected = share_one * share_other + (1 - share_one) * (1 - share_other)
+    observed = n_equal / n_judged
+    share_one = one.count(True) / n_judged
+    share_other = other.count(True) / n_judged
+    both_true_by_chance = share_one * share_other
+    both_false_by_chance = (1 - share_one) * (1 - share_other)
+    expected = both_true_by_chance + both_false_by_chance
     if expected == 1:
         return observed, None
-    return observed, (observed - expected) / (1 - expected)
+    kappa = (observed - expected) / (1 - expected)
+    return observed, kappa

@@ -59,10 +59,13 @@ def answer_page(evaluation: AnswerEvaluation) -> str:
 
 def _mean_table(evaluation: AnswerEvaluation, means: pd.DataFrame, mode_column: str) -> Table:
     columns = shown_columns(evaluation)
-    head = [mode_column, *(" ".join(COLUMNS[column]) for column in columns)]
+    # A column has two lines of headings in a table of text; here they stand side by side.
+    headings = [" ".join(COLUMNS[column]) for column in columns]
+    head = [mode_column, *headings]
     rows: list[list[str]] = []
     for mode, row in zip(means.index, means.to_dict("records"), strict=True):
-        rows.append([str(mode), *(format_measure(column, row[column]) for column in columns)])
+        measures = [format_measure(column, row[column]) for column in columns]
+        rows.append([str(mode), *measures])
     return head, rows
 
 

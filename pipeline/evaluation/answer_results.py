@@ -122,7 +122,8 @@ def measure_answer(given: GivenAnswer, has_judge: bool) -> dict[str, float | Non
         values["citation_precision"] = n_gold / len(cited)
     if cited:
         n_supported = sum(citation.supported for citation in cited)
-        values["supported"] = n_supported / sum(citation.citations for citation in cited)
+        n_citations = sum(citation.citations for citation in cited)
+        values["supported"] = n_supported / n_citations
     return values
 
 
@@ -191,14 +192,21 @@ class AnswerEvaluation:
 
         Refusals are not judged, and count in neither.
         """
-        found: dict[str, dict[str, Any]] = {}
+        by_mode: dict[str, dict[str, Any]] = {}
         for mode in self.setup.modes:
-            judged = [given for given in self.answers if given.mode == mode and given.verdict]
-            by_judge = [given.verdict == RIGHT for given in judged]
-            by_gold = [_match_gold(given)["contains_gold"] == 1 for given in judged]
-            share, kappa = agreement(by_judge, by_gold)
-            found[mode] = {"answers": len(judged), "agreement": share, "kappa": kappa}
-        return found
+            right_by_judge: list[bool] = []
+            right_by_gold: list[bool] = []
+            for given in self.answers:
+                if given.mode == mode and given.verdict:
+                    right_by_judge.append(given.verdict == RIGHT)
+                    right_by_gold.append(_match_gold(given)["contains_gold"] == 1)
+            share, kappa = agreement(right_by_judge, right_by_gold)
+            by_mode[mode] = {
+                "answers": len(right_by_judge),
+                "agreement": share,
+                "kappa": kappa,
+            }
+        return by_mode
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as JSON; only ``usage`` differs if replies are known already."""
@@ -271,7 +279,11 @@ def _as_json(means: pd.DataFrame) -> dict[Any, Any]:
     """Return mode -> values; None stands for a measure that no question has."""
     content: dict[Any, Any] = {}
     for mode, values in means.to_dict("index").items():
-        content[mode] = {name: None if pd.isna(value) else value for name, value in values.items()}
+        of_mode: dict[Any, Any] = {}
+        for name, value in values.items():
+            # JSON has no NaN.
+            of_mode[name] = None if pd.isna(value) else value
+        content[mode] = of_mode
     return content
 
 

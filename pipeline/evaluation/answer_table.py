@@ -27,6 +27,8 @@ JUDGE = ("judged_right", "judged_partly")
 COUNTS = ("answerable", "unanswerable")
 WIDTH = 8
 """Characters of a column."""
+MODE_WIDTH = 7
+"""Characters of the first column, with the names of modes."""
 
 
 def shown_columns(evaluation: AnswerEvaluation) -> list[str]:
@@ -50,7 +52,9 @@ def answer_table(evaluation: AnswerEvaluation) -> str:
     lines = [f"{n_questions}, workflow {evaluation.stores.get('workflow')}, chat model {model}", ""]
     lines += _table_lines(evaluation.summary(), columns)
     types = evaluation.by_type()
-    for type, means in list(types.items())[:MOST_TYPES]:
+    shown_types = list(types.items())[:MOST_TYPES]
+    for type, means in shown_types:
+        # Every mode has the same questions, so the number of the first one is that of all.
         of_type = counted(int(means["questions"].iloc[0]), "question")
         lines += ["", f"{evaluation.setup.by}: {type or 'none'}, {of_type}"]
         lines += _table_lines(means, columns)
@@ -66,11 +70,17 @@ def answer_table(evaluation: AnswerEvaluation) -> str:
 
 def _table_lines(means: pd.DataFrame, columns: list[str]) -> list[str]:
     """Return two lines of headings and a line per mode; columns have fixed widths."""
-    heads = "".join(f"{COLUMNS[column][1]:>{WIDTH}}" for column in columns)
-    lines = [_group_line(columns), f"{'mode':<7}{heads}"]
+    headings = f"{'mode':<{MODE_WIDTH}}"
+    for column in columns:
+        _, heading = COLUMNS[column]
+        headings += f"{heading:>{WIDTH}}"
+    lines = [_group_line(columns), headings]
     for mode, row in zip(means.index, means.to_dict("records"), strict=True):
-        cells = [f"{format_measure(column, row[column]):>{WIDTH}}" for column in columns]
-        lines.append(f"{mode:<7}{''.join(cells)}")
+        line = f"{mode:<{MODE_WIDTH}}"
+        for column in columns:
+            cell = format_measure(column, row[column])
+            line += f"{cell:>{WIDTH}}"
+        lines.append(line)
     return [line.rstrip() for line in lines]
 
 
@@ -79,9 +89,11 @@ def _group_line(columns: list[str]) -> str:
     line = ""
     last_group = ""
     for place, column in enumerate(columns):
-        group = COLUMNS[column][0]
+        group, _ = COLUMNS[column]
         if group != last_group:
-            line = f"{line:<{7 + place * WIDTH + 2}}{group}"
+            # Headings are aligned to the right: two characters in, the name stands above the first.
+            start = MODE_WIDTH + place * WIDTH + 2
+            line = f"{line:<{start}}{group}"
         last_group = group
     return line
 
@@ -101,10 +113,12 @@ def _agreement_lines(evaluation: AnswerEvaluation) -> Iterator[str]:
 
 def usage_line(evaluation: AnswerEvaluation) -> str:
     """Return calls, tokens and price of the evaluation as text."""
-    used = evaluation.usage
-    price = "no price" if used["cost"] is None else f"price {used['cost']:.4f}"
-    calls = f"{counted(used['calls'], 'call')} ({used['known']:,} known)"
-    return f"{calls}, {used['input_tokens']:,} tokens in, {used['output_tokens']:,} out: {price}"
+    usage = evaluation.usage
+    calls = f"{counted(usage['calls'], 'call')} ({usage['known']:,} known)"
+    tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
+    cost = usage["cost"]
+    price = "no price" if cost is None else f"price {cost:.4f}"
+    return f"{calls}, {tokens}: {price}"
 
 
 def failure_lines(evaluation: AnswerEvaluation) -> list[str]:
@@ -115,6 +129,7 @@ def failure_lines(evaluation: AnswerEvaluation) -> list[str]:
     lines = [f"no reply: {counted(len(failed), 'question')} in no figure"]
     for mode, question, reason in failed[:MOST_LEFT_OUT]:
         lines.append(f"  line {question.line}, {question.id}, {mode}: {reason}")
-    if len(failed) > MOST_LEFT_OUT:
-        lines.append(f"  ... and {len(failed) - MOST_LEFT_OUT:,} more: --json has them")
+    n_more = len(failed) - MOST_LEFT_OUT
+    if n_more > 0:
+        lines.append(f"  ... and {n_more:,} more: --json has them")
     return lines

@@ -23,7 +23,15 @@ from pipeline.evaluation.answer_results import (
 from pipeline.evaluation.evaluate import describe_load, look_up_gold, refuse_new_load
 from pipeline.evaluation.judge import PROMPT, judge_request, verdict_of
 from pipeline.evaluation.questions import Question, Targets
-from pipeline.models.base import ChatModel, ChatReply, EmbeddingModel, Talk, Tokens, Usage
+from pipeline.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    EmbeddingModel,
+    Talk,
+    Tokens,
+    Usage,
+)
 from pipeline.query.account import Account
 from pipeline.query.answer import (
     Answer,
@@ -263,11 +271,18 @@ class _Asking:
             supported[mark.number].append(mark.supported)
         references = {reference.id: reference for reference in answered.context.references}
         cited: list[Citation] = []
-        for number, marks in supported.items():
+        for number, are_supported in supported.items():
             reference = references[number]
             chunk, document = reference.chunk_id, reference.document_id
-            is_gold = bool(cited_gold(question, self.targets, [chunk], [document]))
-            cited.append(Citation(chunk, document, len(marks), marks.count(True), is_gold))
+            gold = cited_gold(question, self.targets, [chunk], [document])
+            citation = Citation(
+                chunk=chunk,
+                document=document,
+                citations=len(are_supported),
+                supported=are_supported.count(True),
+                is_gold=bool(gold),
+            )
+            cited.append(citation)
         return tuple(cited)
 
 
@@ -286,12 +301,14 @@ def judge_answers(
     prompt = resources.prompt(PROMPT)
     chat = resources.chat(judge)
     assert chat is not None
-    places = [place for place, given in enumerate(answers) if given.is_judgeable]
-    requests = [
-        judge_request(prompt, given.question.text, given.question.answers, given.plain)
-        for given in answers
-        if given.is_judgeable
-    ]
+    places: list[int] = []
+    requests: list[ChatRequest] = []
+    for place, given in enumerate(answers):
+        if given.is_judgeable:
+            question = given.question
+            request = judge_request(prompt, question.text, question.answers, given.plain)
+            places.append(place)
+            requests.append(request)
     judged = list(answers)
     for place, reply in zip(places, chat.complete(requests), strict=True):
         verdict, reason = verdict_of(reply)

@@ -24,17 +24,23 @@ if TYPE_CHECKING:
     from pipeline.evaluation.answer_results import AnswerEvaluation
 
 RESAMPLES = 10_000
+"""The standard error of a p-value of 0.05 is then 0.002."""
 AT_ONCE = 500
 """Resamples that are held in memory together."""
 SEED = 20_240_229
+"""Any number would do; it is fixed, so that a comparison can be repeated."""
 BOUND_DIGITS = 12
-"""Decimals of a resampled mean."""
+"""Decimals of a resampled mean: fewer than a float has, more than a comparison shows."""
 DIGITS = 6
 """Decimals of a value in a comparison."""
 MOST_TYPES = 12
 """Most types of questions in a table of text."""
 MOST_LEFT_OUT = 5
 """Most questions with unknown gold that are listed."""
+LONGEST_NAME = 80
+"""Most characters of the gold of a question in a table of text."""
+QuestionKey = tuple[str, str]
+"""The id and the text of a question, by which the questions of two evaluations are paired."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +78,28 @@ def paired_bootstrap(
     means = np.concatenate(sums) / n_questions
     # A mean of 0 must be exactly 0, in whatever order a machine adds the values.
     means = means.round(BOUND_DIGITS)
-    return [_interval(column, means[:, place]) for place, column in enumerate(differences.T)]
+    columns = zip(differences.T, means.T, strict=True)
+    return [
+        _compute_interval(metric_differences, metric_means)
+        for metric_differences, metric_means in columns
+    ]
 
 
-def _interval(differences: np.ndarray, means: np.ndarray) -> Interval:
+def _compute_interval(differences: np.ndarray, means: np.ndarray) -> Interval:
     """Return the interval of a column of differences from its resampled means."""
     low, high = np.quantile(means, [0.025, 0.975])
-    beyond = min((means <= 0).sum(), (means >= 0).sum())
-    p = min(2 * (beyond + 1) / (len(means) + 1), 1.0)
-    return Interval(float(differences.mean()), float(low), float(high), float(p))
+    n_not_above = (means <= 0).sum()
+    n_not_below = (means >= 0).sum()
+    # The observed difference counts as one more resample, so that no p-value is 0.
+    rarer_side = min(n_not_above, n_not_below) + 1
+    # Twice, as the test is two-sided. Means of exactly 0 are on both sides: hence the limit.
+    p = min(2 * rarer_side / (len(means) + 1), 1.0)
+    return Interval(
+        difference=float(differences.mean()),
+        low=float(low),
+        high=float(high),
+        p=float(p),
+    )
 
 
 @dataclass(frozen=True)
@@ -121,10 +140,23 @@ def compare(a: StoredEvaluation, b: StoredEvaluation, against: str | None = None
         raise UsageError(
             f"{a.name} and {b.name} share no mode, question or metric; evaluate the same questions"
         )
-    in_a = {question for rows_of_mode in a.rows.values() for question in rows_of_mode}
-    in_b = {question for rows_of_mode in b.rows.values() for question in rows_of_mode}
-    table = pd.DataFrame(rows)
-    return Comparison(a.name, b.name, against, table, len(in_a - in_b), len(in_b - in_a))
+    questions_of_a = _questions_of_all_modes(a)
+    questions_of_b = _questions_of_all_modes(b)
+    return Comparison(
+        a=a.name,
+        b=b.name,
+        against=against,
+        rows=pd.DataFrame(rows),
+        only_a=len(questions_of_a - questions_of_b),
+        only_b=len(questions_of_b - questions_of_a),
+    )
+
+
+def _questions_of_all_modes(evaluation: StoredEvaluation) -> set[QuestionKey]:
+    questions: set[QuestionKey] = set()
+    for rows_of_mode in evaluation.rows.values():
+        questions.update(rows_of_mode)
+    return questions
 
 
 def fallen(
@@ -143,36 +175,51 @@ def fallen(
     for mode, values in baseline.items():
         if metric not in values:
             continue
-        before = values[metric]
-        present = now.get(mode, {}).get(metric)
-        if present is None:
-            messages.append(f"{mode}: {metric} was {before:.3f} and is not measured now")
-        elif round(100 * (before - present), DIGITS) > points:
-            messages.append(f"{mode}: {metric} fell from {before:.3f} to {present:.3f}")
+        baseline_value = values[metric]
+        value_now = now.get(mode, {}).get(metric)
+        was = f"{mode}: {metric} was {baseline_value:.3f}"
+        if value_now is None:
+            messages.append(f"{was} and is not measured now")
+            continue
+        # Rounded, so that a fall of exactly `points` is allowed in spite of binary fractions.
+        points_fallen = round(100 * (baseline_value - value_now), DIGITS)
+        if points_fallen > points:
+            messages.append(f"{mode}: {metric} fell from {baseline_value:.3f} to {value_now:.3f}")
     return messages
 
 
 def _compare_mode(
-    mode: str, a: Mapping[tuple[str, str], Values], b: Mapping[tuple[str, str], Values]
+    mode: str, a: Mapping[QuestionKey, Values], b: Mapping[QuestionKey, Values]
 ) -> list[dict[str, Any]]:
     """Return the rows of a comparison for one mode, one per metric that both have.
 
     A metric is compared over the questions that have it in both.
     """
-    questions_of: dict[str, list[tuple[str, str]]] = {}
+    questions_by_metric = _share_questions(a, b)
+    # Metrics of the same questions are compared together, as they share their resamples.
+    metrics_by_questions: dict[tuple[QuestionKey, ...], list[str]] = {}
+    for metric, questions in questions_by_metric.items():
+        same_questions = metrics_by_questions.setdefault(tuple(questions), [])
+        same_questions.append(metric)
+    row_by_metric: dict[str, dict[str, Any]] = {}
+    for questions, metrics in metrics_by_questions.items():
+        for row in _compare_metrics(a, b, questions, metrics):
+            row_by_metric[row["metric"]] = {"mode": mode, **row}
+    in_order = sorted(questions_by_metric, key=_place_of_metric)
+    return [row_by_metric[metric] for metric in in_order]
+
+
+def _share_questions(
+    a: Mapping[QuestionKey, Values], b: Mapping[QuestionKey, Values]
+) -> dict[str, list[QuestionKey]]:
+    """Return for each metric the questions that have it on both sides, sorted."""
+    questions_by_metric: dict[str, list[QuestionKey]] = {}
     for question in sorted(a.keys() & b.keys()):
         for metric in b[question]:
             if metric in a[question]:
-                questions_of.setdefault(metric, []).append(question)
-    # Metrics of the same questions share their resamples.
-    metrics_of: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for metric, questions in questions_of.items():
-        metrics_of.setdefault(tuple(questions), []).append(metric)
-    rows: dict[str, dict[str, Any]] = {}
-    for questions, metrics in metrics_of.items():
-        for row in _compare_metrics(a, b, questions, metrics):
-            rows[row["metric"]] = {"mode": mode, **row}
-    return [rows[metric] for metric in sorted(questions_of, key=_place_of_metric)]
+                questions = questions_by_metric.setdefault(metric, [])
+                questions.append(question)
+    return questions_by_metric
 
 
 def _place_of_metric(metric: str) -> int:
@@ -183,9 +230,9 @@ def _place_of_metric(metric: str) -> int:
 
 
 def _compare_metrics(
-    a: Mapping[tuple[str, str], Values],
-    b: Mapping[tuple[str, str], Values],
-    questions: Sequence[tuple[str, str]],
+    a: Mapping[QuestionKey, Values],
+    b: Mapping[QuestionKey, Values],
+    questions: Sequence[QuestionKey],
     metrics: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each metric; all questions have all of them."""
@@ -194,7 +241,8 @@ def _compare_metrics(
     intervals = paired_bootstrap(values_b - values_a)
     means_a = values_a.mean(axis=0).tolist()
     means_b = values_b.mean(axis=0).tolist()
-    for metric, mean_a, mean_b, interval in zip(metrics, means_a, means_b, intervals, strict=True):
+    by_metric = zip(metrics, means_a, means_b, intervals, strict=True)
+    for metric, mean_a, mean_b, interval in by_metric:
         row: dict[str, Any] = {"metric": metric, "questions": len(questions)}
         values = {"a": mean_a, "b": mean_b, **asdict(interval)}
         for name, value in values.items():
@@ -203,12 +251,15 @@ def _compare_metrics(
 
 
 def _as_array(
-    side: Mapping[tuple[str, str], Values],
-    questions: Sequence[tuple[str, str]],
+    side: Mapping[QuestionKey, Values],
+    questions: Sequence[QuestionKey],
     metrics: Sequence[str],
 ) -> np.ndarray:
     """Return the values as an array with a row per question and a column per metric."""
-    rows = [[side[question][metric] for metric in metrics] for question in questions]
+    rows: list[list[float]] = []
+    for question in questions:
+        values = side[question]
+        rows.append([values[metric] for metric in metrics])
     return np.array(rows)
 
 
@@ -217,14 +268,16 @@ def evaluation_table(evaluation: Evaluation) -> str:
 
     A line has recall and all-gold at each k, tokens of the prompt and, in all, the latency.
     """
-    summary = evaluation.summary()
     n_questions = counted(len(evaluation.questions), "question")
-    lines = [f"{n_questions}, {_describe_setup(evaluation)}", "", *_mode_lines(summary, evaluation)]
+    lines = [f"{n_questions}, {_describe_setup(evaluation)}", ""]
+    lines += _mode_lines(evaluation.summary(), evaluation)
     types = evaluation.by_type()
-    for type, means in list(types.items())[:MOST_TYPES]:
+    shown_types = list(types.items())[:MOST_TYPES]
+    for type, means in shown_types:
+        # Every mode has the same questions, so the number of the first one is that of all.
         of_type = counted(int(means["questions"].iloc[0]), "question")
-        title = f"{evaluation.setup.by}: {type or 'none'}, {of_type}"
-        lines += ["", title, *_mode_lines(means, evaluation)]
+        lines += ["", f"{evaluation.setup.by}: {type or 'none'}, {of_type}"]
+        lines += _mode_lines(means, evaluation)
     n_more = len(types) - MOST_TYPES
     if n_more > 0:
         more = f"... and {n_more} more values of '{evaluation.setup.by}': --json has them"
@@ -237,12 +290,13 @@ def left_out_lines(evaluation: "Evaluation | AnswerEvaluation") -> list[str]:
     left_out = evaluation.left_out
     if not left_out:
         return []
-    total = len(left_out) + len(evaluation.questions)
-    lines = [f"unknown gold: {len(left_out):,} of {counted(total, 'question')} in no figure"]
+    total = counted(len(left_out) + len(evaluation.questions), "question")
+    lines = [f"unknown gold: {len(left_out):,} of {total} in no figure"]
     for left in left_out[:MOST_LEFT_OUT]:
         gold, reason = next(iter(left.unknown.items()))
         question = f"line {left.question.line}, {left.question.id}"
-        lines.append(f"  {question}: {gold.kind} '{_clipped(gold.name)}': {reason}")
+        name = _clip_to_line(gold.name)
+        lines.append(f"  {question}: {gold.kind} '{name}': {reason}")
     n_more = len(left_out) - MOST_LEFT_OUT
     if n_more > 0:
         lines.append(f"  ... and {n_more:,} more: --json has them")
@@ -254,34 +308,48 @@ def comparison_table(comparison: Comparison) -> str:
 
     Of the tokens only those of the prompt are shown; --json has the others.
     """
-    hidden = set(TOKEN_COLUMNS) - {"prompt_tokens"}
-    rows = comparison.rows[~comparison.rows["metric"].isin(hidden)]
-    mode_width = max(6, *rows["mode"].str.len())
-    metric_width = max(6, *rows["metric"].str.len())
+    hidden_metrics = set(TOKEN_COLUMNS) - {"prompt_tokens"}
+    is_hidden = comparison.rows["metric"].isin(hidden_metrics)
+    rows = comparison.rows[~is_hidden]
+    # A column is at least as wide as its heading.
+    mode_width = max(len("metric"), *rows["mode"].str.len())
+    metric_width = max(len("metric"), *rows["metric"].str.len())
     against = f" (mode {comparison.against})" if comparison.against else ""
     head = (
         f"{'mode':<{mode_width}}  {'metric':<{metric_width}} {'a':>10} {'b':>10} {'b - a':>10} "
         f" {'95 % interval':^21} {'p':>7}"
     )
     # Measures of answers are compared over different numbers of questions.
-    n_differ = rows["questions"].nunique() > 1
-    if n_differ:
+    shows_questions = rows["questions"].nunique() > 1
+    if shows_questions:
         head += "   questions"
     lines = [f"a: {comparison.a}{against}", f"b: {comparison.b}", head]
     for row in rows.to_dict("records"):
-        digits = 0 if row["metric"] in TOKEN_COLUMNS else 3
-        name = f"{row['mode']:<{mode_width}}  {row['metric']:<{metric_width}}"
-        numbers = " ".join(f"{row[column]:>10,.{digits}f}" for column in ("a", "b", "difference"))
-        ends = " ".join(f"{row[column]:>+10,.{digits}f}" for column in ("low", "high"))
-        star = " *" if row["low"] > 0 or row["high"] < 0 else ""
-        n_questions = f"{row['questions']:>10,}" if n_differ else ""
-        lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star:<2}{n_questions}".rstrip())
-    both = f"{counted(int(rows['questions'].max()), 'question')} in both"
+        line = f"{row['mode']:<{mode_width}}  {row['metric']:<{metric_width}}"
+        line += _format_numbers(row)
+        if shows_questions:
+            line += f"{row['questions']:>10,}"
+        lines.append(line.rstrip())
+    n_questions = counted(int(rows["questions"].max()), "question")
     alone = ""
     if comparison.only_a or comparison.only_b:
         alone = f"; only in a: {comparison.only_a:,}, only in b: {comparison.only_b:,}"
-    lines.append(f"{both}{alone}; *: the interval leaves 0 out")
+    lines.append(f"{n_questions} in both{alone}; *: the interval leaves 0 out")
     return "\n".join(lines)
+
+
+def _format_numbers(row: Mapping[Any, Any]) -> str:
+    """Return the columns of numbers of a row, and the star if its interval leaves 0 out."""
+    digits = 0 if row["metric"] in TOKEN_COLUMNS else 3
+    columns = ""
+    for column in ("a", "b", "difference"):
+        columns += f" {row[column]:>10,.{digits}f}"
+    columns += " "
+    for column in ("low", "high"):
+        columns += f" {row[column]:>+10,.{digits}f}"
+    leaves_zero_out = row["low"] > 0 or row["high"] < 0
+    star = " *" if leaves_zero_out else ""
+    return f"{columns} {row['p']:>7.4f}{star:<2}"
 
 
 def _describe_setup(evaluation: Evaluation) -> str:
@@ -292,24 +360,22 @@ def _describe_setup(evaluation: Evaluation) -> str:
 
 
 def _mode_lines(means: pd.DataFrame, evaluation: Evaluation) -> list[str]:
-    """Return two lines of headings and a line per mode; columns have fixed widths."""
-    recall = [name for name in evaluation.metrics if name.startswith("recall@")]
-    all_gold = [name for name in evaluation.metrics if name.startswith("all_gold@")]
+    """Return two lines of headings and a line per mode; columns have fixed widths.
+
+    Columns of the same kind of metric stand together. The first heading names the kind, the second
+    one the number of passages: recall@ above 2 and 5 stands for recall@2 and recall@5.
+    """
+    metrics_of_kind: dict[str, list[str]] = {}
+    for kind in ("recall@", "all_gold@"):
+        metrics_of_kind[kind] = [name for name in evaluation.metrics if name.startswith(kind)]
     is_timed = "p50_ms" in means
-    head, below = " " * 7, f"{'mode':<7}"
-    for kind, names in (("recall@", recall), ("all_gold@", all_gold)):
-        head += f"   {kind:<{7 * len(names) - 1}}"
-        below += "  " + "".join(f"{name.removeprefix(kind):>7}" for name in names)
-    head += f"   {'tokens':<14}"
-    below += f"{'prompt':>10}{'cut':>6}"
-    if is_timed:
-        head += "     latency, ms"
-        below += f"{'p50':>9}{'p95':>9}"
-    lines = [head, below]
+    lines = _mode_headings(metrics_of_kind, is_timed)
     for mode, row in zip(means.index, means.to_dict("records"), strict=True):
         line = f"{mode:<7}"
-        for names in (recall, all_gold):
-            line += "  " + "".join(f"{row[name]:>7.3f}" for name in names)
+        for metrics in metrics_of_kind.values():
+            line += "  "
+            for metric in metrics:
+                line += f"{row[metric]:>7.3f}"
         line += f"{row['prompt_tokens']:>10,.0f}{row['cut']:>6.1f}"
         if is_timed:
             line += f"{row['p50_ms']:>9,.1f}{row['p95_ms']:>9,.1f}"
@@ -317,6 +383,23 @@ def _mode_lines(means: pd.DataFrame, evaluation: Evaluation) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _clipped(name: str) -> str:
-    flat = " ".join(name.split())
-    return flat if len(flat) <= 80 else f"{flat[:80]}..."
+def _mode_headings(metrics_of_kind: Mapping[str, Sequence[str]], is_timed: bool) -> list[str]:
+    """Return the two lines of headings above the lines of modes."""
+    upper = " " * 7
+    lower = f"{'mode':<7}"
+    for kind, metrics in metrics_of_kind.items():
+        upper += f"   {kind:<{7 * len(metrics) - 1}}"
+        lower += "  "
+        for metric in metrics:
+            lower += f"{metric.removeprefix(kind):>7}"
+    upper += f"   {'tokens':<14}"
+    lower += f"{'prompt':>10}{'cut':>6}"
+    if is_timed:
+        upper += "     latency, ms"
+        lower += f"{'p50':>9}{'p95':>9}"
+    return [upper, lower]
+
+
+def _clip_to_line(name: str) -> str:
+    line = " ".join(name.split())
+    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}..."

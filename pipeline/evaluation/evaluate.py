@@ -9,6 +9,7 @@ import pandas as pd
 from pipeline.errors import StoreError, UsageError, counted
 from pipeline.evaluation.questions import (
     Gold,
+    Kind,
     Passage,
     Question,
     Targets,
@@ -71,16 +72,16 @@ def evaluate(
         not_asked = counted(n_unanswerable, "question")
         notes.append(f"{not_asked} not answerable: nothing to find, so in no figure")
     return Evaluation(
-        setup,
-        describe_load(live),
-        retrievals.chunk_top_k,
-        found.known,
-        found.left_out,
-        found.targets,
-        results,
-        found.documents,
-        passages.sort_index(),
-        tuple(dict.fromkeys(notes)),
+        setup=setup,
+        stores=describe_load(live),
+        chunk_top_k=retrievals.chunk_top_k,
+        questions=found.known,
+        left_out=found.left_out,
+        targets=found.targets,
+        results=results,
+        documents=found.documents,
+        passages=passages.sort_index(),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -101,14 +102,16 @@ class GoldInStores:
 def look_up_gold(questions: Sequence[Question], store: VectorStore) -> GoldInStores:
     """Return the gold of the questions. Raises UsageError if all questions have unknown gold."""
     with store.reading() as vectors:
-        rows = [(document.id, document.source, document.title) for document in vectors.documents()]
-        documents = pd.DataFrame(rows, columns=["id", "source", "title"])
+        names = [(document.id, document.source, document.title) for document in vectors.documents()]
+        documents = pd.DataFrame(names, columns=["id", "source", "title"])
         targets, unknown = find_gold(questions, documents, vectors)
     known: list[Question] = []
     left_out: list[Question] = []
     for question in questions:
-        has_unknown_gold = any(gold in unknown for gold in question.gold)
-        (left_out if has_unknown_gold else known).append(question)
+        if any(gold in unknown for gold in question.gold):
+            left_out.append(question)
+        else:
+            known.append(question)
     if not known:
         fact = _describe_unknown(left_out[0], unknown)
         raise UsageError(f"eval: no question's gold is in the stores; {fact}")
@@ -206,11 +209,13 @@ class _Retrievals:
             within_budget = self.query(question, mode, max_total_tokens=self.setup.budget)
             ranks_in_budget = self.gold_ranks(question, within_budget)
         self.notes.extend(found["notes"])
+        chunk_ids: list[str] = []
         for chunk in found["chunks"]:
-            if chunk["id"] not in self.seen:
-                # White space may be half of the text.
-                words = chunk["content"][: 2 * EXCERPT].split()
-                self.seen[chunk["id"]] = (chunk["document_id"], " ".join(words)[:EXCERPT])
+            id = chunk["id"]
+            chunk_ids.append(id)
+            if id not in self.seen:
+                excerpt = _make_excerpt(chunk["content"])
+                self.seen[id] = (chunk["document_id"], excerpt)
         timings = found["timings_ms"]
         latency_ms = sum(ms for part, ms in timings.items() if part not in MODEL_TIME)
         values = compute_metrics(gold_ranks, self.setup.ks, ranks_in_budget)
@@ -219,7 +224,7 @@ class _Retrievals:
             question.id,
             question.type,
             gold_ranks,
-            [chunk["id"] for chunk in found["chunks"]],
+            chunk_ids,
             *(found["tokens"][table] for table in TABLES),
             found["dropped"]["chunks"],
             latency_ms,
@@ -229,4 +234,14 @@ class _Retrievals:
     def gold_ranks(self, question: Question, found: Mapping[str, Any]) -> list[float]:
         """Return the ranks of the question's gold among the chunks that were found."""
         ranking = [Passage(chunk["id"], chunk["document_id"]) for chunk in found["chunks"]]
-        return rank_gold([(gold.kind, self.targets[gold]) for gold in question.gold], ranking)
+        gold_ids: list[tuple[Kind, frozenset[str]]] = [
+            (gold.kind, self.targets[gold]) for gold in question.gold
+        ]
+        return rank_gold(gold_ids, ranking)
+
+
+def _make_excerpt(content: str) -> str:
+    """Return the beginning of a passage on one line."""
+    # White space, which is dropped here, may be half of the text.
+    words = content[: 2 * EXCERPT].split()
+    return " ".join(words)[:EXCERPT]

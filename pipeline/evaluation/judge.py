@@ -23,18 +23,24 @@ def judge_request(prompt: Prompt, question: str, golds: Sequence[str], answer: s
     ``answer`` is the text without its citations.
     """
     prompt.check(Placeholders(("case",)))
-    case = {"question": question, "right_answers": list(golds), "answer": answer}
+    case = {
+        "question": question,
+        "right_answers": list(golds),
+        "answer": answer,
+    }
+    case_json = json.dumps(case, ensure_ascii=False, indent=1)
     # A fence in an answer would end the block of the prompt that holds it.
-    shown = json.dumps(case, ensure_ascii=False, indent=1).replace(FENCE, NO_FENCE)
-    message: Message = {"role": "user", "content": prompt.render(case=shown)}
+    without_fences = case_json.replace(FENCE, NO_FENCE)
+    message: Message = {"role": "user", "content": prompt.render(case=without_fences)}
     check = readable(read_verdict, UNREADABLE)
     return ChatRequest(ROW, (message,), check=check, max_tokens=GENEROUS_REPLY)
 
 
 def read_verdict(reply: str) -> str | None:
     """Return the verdict in a reply; None if there is none, or more than one."""
-    found = {verdict.lower() for verdict in _VERDICT.findall(plain(reply))}
-    return found.pop() if len(found) == 1 else None
+    words = _VERDICT.findall(plain(reply))
+    verdicts = {word.lower() for word in words}
+    return verdicts.pop() if len(verdicts) == 1 else None
 
 
 def verdict_of(reply: ChatReply) -> tuple[str, str]:
@@ -42,4 +48,6 @@ def verdict_of(reply: ChatReply) -> tuple[str, str]:
     if reply.reason:
         return "", f"{reply.reason}: {reply.message}"
     verdict = read_verdict(reply.text)
-    return (verdict, "") if verdict else ("", UNREADABLE)
+    if verdict is None:
+        return "", UNREADABLE
+    return verdict, ""

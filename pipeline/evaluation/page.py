@@ -65,7 +65,8 @@ def page(evaluation: Evaluation) -> str:
 
 def _passages_by_id(evaluation: Evaluation) -> dict[str, Passage]:
     passages: dict[str, Passage] = {}
-    for number, (id, document, excerpt) in enumerate(evaluation.passages.itertuples()):
+    rows = evaluation.passages.itertuples()
+    for number, (id, document, excerpt) in enumerate(rows):
         title = _document_title(evaluation, str(document))
         passages[str(id)] = Passage(number, str(document), title, excerpt)
     return passages
@@ -103,7 +104,8 @@ def _figures(means: pd.DataFrame, mode_column: str) -> Table:
     head = [mode_column, *(column.replace("_", " ") for column in columns)]
     rows: list[list[str]] = []
     for mode, *values in means.itertuples():
-        rows.append([str(mode), *map(_format_value, columns, values)])
+        cells = map(_format_value, columns, values)
+        rows.append([str(mode), *cells])
     return head, rows
 
 
@@ -125,22 +127,26 @@ def _results_by_question(
     A result holds the recall at the greatest k, the ranks of the gold (None for gold not found),
     and the passages, each with whether it is gold.
     """
-    recall = f"recall@{max(evaluation.setup.ks)}"
-    rows = dict(list(evaluation.results.groupby("id")))
+    recall_column = f"recall@{max(evaluation.setup.ks)}"
+    rows_by_question = dict(list(evaluation.results.groupby("id")))
     for question in evaluation.questions:
         gold_ids = set[str]()
         for gold in question.gold:
             gold_ids |= evaluation.targets[gold]
         results: list[dict[str, Any]] = []
-        for row in rows[question.id].to_dict("records"):
+        rows = rows_by_question[question.id]
+        for row in rows.to_dict("records"):
+            ranks = [rank_or_none(rank) for rank in row["ranks"]]
             chunks: list[tuple[Passage, bool]] = []
             for id in row["chunks"]:
-                is_gold = id in gold_ids or passages[id].document in gold_ids
-                chunks.append((passages[id], is_gold))
+                passage = passages[id]
+                # Gold is a chunk, or the document that the chunk is from.
+                is_gold = id in gold_ids or passage.document in gold_ids
+                chunks.append((passage, is_gold))
             result = {
                 "mode": row["mode"],
-                "recall": row[recall],
-                "ranks": [rank_or_none(rank) for rank in row["ranks"]],
+                "recall": row[recall_column],
+                "ranks": ranks,
                 "chunks": chunks,
             }
             results.append(result)

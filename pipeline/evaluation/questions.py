@@ -27,12 +27,17 @@ KEYS: dict[str, Kind] = {"documents": "document", "chunks": "chunk", "texts": "t
 ANSWER_KEYS = ("answers", "answer")
 """Keys of a line that hold gold answers."""
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Some editors write it at the beginning of a file in UTF-8."""
 MOST_FAULTS = 5
+"""Most faulty lines that a message quotes."""
 Record = Mapping[str, Any]
 Questions = str | Path | Iterable[Record]
 """The path of a file of questions, or its records."""
 IDS_AT_ONCE = 5000
+"""Chunks that are looked up with one query of the store."""
 NOWHERE = math.inf
+"""The rank of gold that was not found."""
 
 
 @dataclass(frozen=True)
@@ -83,31 +88,36 @@ def read_questions(
     else:
         where = "questions"
         lines = enumerate(questions, start=1)
-    read: list[Question] = []
+    valid: list[Question] = []
     faults: list[str] = []
     line_of_id: dict[str, int] = {}
     for number, line in lines:
         try:
             record = _parse_json(line) if isinstance(line, bytes) else line
             question = _parse_question(record, number, by, for_answers)
-            if question.id in line_of_id:
-                other = line_of_id[question.id]
-                raise _LineError(
-                    f"id '{question.id}' is that of line {other} too; give each its own"
-                )
+            _refuse_second_use(question.id, line_of_id)
         except _LineError as fault:
             faults.append(f"line {number}: {fault}")
             continue
         line_of_id[question.id] = number
-        read.append(question)
+        valid.append(question)
     if faults:
-        more = f"; and {len(faults) - MOST_FAULTS} lines more" if len(faults) > MOST_FAULTS else ""
-        raise UsageError(f"{where}: {'; '.join(faults[:MOST_FAULTS])}{more}")
-    if not read:
+        shown = "; ".join(faults[:MOST_FAULTS])
+        n_more = len(faults) - MOST_FAULTS
+        more = f"; and {n_more} lines more" if n_more > 0 else ""
+        raise UsageError(f"{where}: {shown}{more}")
+    if not valid:
         raise UsageError(
             f"{where}: no questions; write one JSON object a line (docs/evaluation.md)"
         )
-    return read
+    return valid
+
+
+def _refuse_second_use(id: str, line_of_id: Mapping[str, int]) -> None:
+    """Raise _LineError if an earlier line has the same id."""
+    other_line = line_of_id.get(id)
+    if other_line is not None:
+        raise _LineError(f"id '{id}' is that of line {other_line} too; give each its own")
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -118,7 +128,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise UsageError(
             f"{path}: cannot be read ({error.strerror or error}); name a file of questions"
         ) from None
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
@@ -144,24 +154,29 @@ def _parse_question(record: Any, line: int, by: str, for_answers: bool) -> Quest
     text = record.get("question")
     if not isinstance(text, str) or not any(map(str.isalnum, text)):
         raise _LineError("no question; give its text under 'question'")
-    gold = [Gold(kind, name) for key, kind in KEYS.items() for name in _gold_names(record, key)]
-    answers = [answer for key in ANSWER_KEYS for answer in _gold_answers(record, key)]
+    gold: list[Gold] = []
+    for key, kind in KEYS.items():
+        gold += [Gold(kind, name) for name in _gold_names(record, key)]
+    answers: list[str] = []
+    for key in ANSWER_KEYS:
+        answers += _gold_answers(record, key)
     answerable = record.get("answerable", True)
     if not isinstance(answerable, bool):
         raise _LineError("'answerable' is neither true nor false; write false, or leave it out")
     if not answerable and (gold or answers):
         raise _LineError("gold of a question that is not answerable; leave one of the two out")
-    if answerable and not gold and not (answers and for_answers):
+    has_gold = bool(gold) or (for_answers and bool(answers))
+    if answerable and not has_gold:
         raise _LineError(_say_missing_gold(for_answers))
-    given, kind = record.get("id"), record.get(by)
+    id, type = record.get("id"), record.get(by)
     return Question(
-        str(line) if given is None else _scalar(given, "id"),
-        clean(text).strip(),
-        tuple(dict.fromkeys(gold)),
-        "" if kind is None else _scalar(kind, by),
-        line,
-        tuple(dict.fromkeys(answers)),
-        answerable,
+        id=str(line) if id is None else _scalar(id, "id"),
+        text=clean(text).strip(),
+        gold=tuple(dict.fromkeys(gold)),
+        type="" if type is None else _scalar(type, by),
+        line=line,
+        answers=tuple(dict.fromkeys(answers)),
+        answerable=answerable,
     )
 
 
@@ -184,15 +199,15 @@ def _gold_names(record: Record, key: str) -> list[str]:
 
     Raises _LineError if the value is no list of texts that are not empty.
     """
-    given = record.get(key)
-    if given is None:
+    value = record.get(key)
+    if value is None:
         return []
-    given_names = [given] if isinstance(given, str) else given
-    are_listed = isinstance(given_names, list | tuple)
-    if not are_listed or not all(isinstance(name, str) for name in given_names):
-        raise _LineError(f"'{key}' is no list of texts; write a list of texts that are not empty")
-    names = [clean(name).strip() for name in given_names]
-    if not all(names):
+    items = [value] if isinstance(value, str) else value
+    is_list_of_texts = isinstance(items, list | tuple) and all(
+        isinstance(item, str) for item in items
+    )
+    names = [clean(item).strip() for item in items] if is_list_of_texts else []
+    if not is_list_of_texts or not all(names):
         raise _LineError(f"'{key}' is no list of texts; write a list of texts that are not empty")
     return names
 
@@ -203,9 +218,10 @@ def _scalar(value: Any, key: str) -> str:
     Raises _LineError for anything else.
     """
     if isinstance(value, str | int | float):
-        written = clean(value if isinstance(value, str) else json.dumps(value)).strip()
-        if written:
-            return written
+        text = value if isinstance(value, str) else json.dumps(value)
+        cleaned = clean(text).strip()
+        if cleaned:
+            return cleaned
     raise _LineError(f"'{key}' is no text or number; write one, or leave it out")
 
 
@@ -220,23 +236,28 @@ def find_gold(
 
     ``documents`` has the columns id, source and title of all documents in the stores.
     """
-    gold = list(dict.fromkeys(item for question in questions for item in question.gold))
-    named: dict[Kind, list[str]] = {"document": [], "chunk": [], "text": []}
-    for item in gold:
-        named[item.kind].append(item.name)
+    distinct_gold: dict[Gold, None] = {}
+    for question in questions:
+        distinct_gold |= dict.fromkeys(question.gold)
+    names: dict[Kind, list[str]] = {"document": [], "chunk": [], "text": []}
+    for item in distinct_gold:
+        names[item.kind].append(item.name)
     found: dict[Kind, dict[str, frozenset[str]]] = {
-        "document": find_documents(named["document"], documents),
-        "chunk": {id: frozenset([id]) for id in _known_chunks(named["chunk"], vectors)},
+        "document": find_documents(names["document"], documents),
+        "chunk": {id: frozenset([id]) for id in _known_chunks(names["chunk"], vectors)},
         "text": {},
     }
-    if named["text"]:
-        found["text"] = find_chunks(named["text"], map(_as_frame, vectors.contents()))
+    # All chunks are read for texts, so they are read only if there is a text.
+    if names["text"]:
+        pages = map(_as_frame, vectors.contents())
+        found["text"] = find_chunks(names["text"], pages)
     known: dict[Gold, frozenset[str]] = {}
     unknown: dict[Gold, str] = {}
-    for item in gold:
+    for item in distinct_gold:
         ids = found[item.kind].get(item.name, frozenset())
         # Several chunks may hold a text, but a document or chunk must be a single one.
-        if len(ids) == 1 or (ids and item.kind == "text"):
+        is_known = bool(ids) if item.kind == "text" else len(ids) == 1
+        if is_known:
             known[item] = ids
         else:
             unknown[item] = _why_unknown(item, len(ids))
@@ -252,13 +273,14 @@ def find_documents(names: Sequence[str], documents: pd.DataFrame) -> dict[str, f
 
     Several documents may have the same title.
     """
-    named: dict[str, frozenset[str]] = {}
+    ids_by_name: dict[str, frozenset[str]] = {}
     wanted = set(names)
     # A later column replaces what an earlier one has found.
     for column in ("title", "source", "id"):
-        chosen = documents[documents[column].isin(wanted)]
-        named |= {str(name): frozenset(ids) for name, ids in chosen.groupby(column)["id"]}
-    return named
+        has_name = documents[column].isin(wanted)
+        for name, ids in documents[has_name].groupby(column)["id"]:
+            ids_by_name[str(name)] = frozenset(ids)
+    return ids_by_name
 
 
 def find_chunks(texts: Sequence[str], chunks: Iterable[pd.DataFrame]) -> dict[str, frozenset[str]]:
@@ -268,19 +290,21 @@ def find_chunks(texts: Sequence[str], chunks: Iterable[pd.DataFrame]) -> dict[st
     chunks that have its longest inner word: the first and the last word may be cut in the text.
     """
     flat_texts = {text: " ".join(text.split()) for text in texts}
-    by_word: dict[str, list[str]] = defaultdict(list)
-    for text, flat in flat_texts.items():
-        inner_words = flat.split(" ")[1:-1]
-        by_word[max(inner_words, key=len, default="")].append(text)
-    without_word = by_word.pop("", [])
+    texts_by_word: dict[str, list[str]] = defaultdict(list)
+    for text, flat_text in flat_texts.items():
+        inner_words = flat_text.split(" ")[1:-1]
+        longest_word = max(inner_words, key=len, default="")
+        texts_by_word[longest_word].append(text)
+    # A text of one or two words has no inner word: it is compared with every chunk.
+    without_word = texts_by_word.pop("", [])
     holders: dict[str, set[str]] = defaultdict(set)
     for page in chunks:
         for id, content in zip(page["id"], page["content"], strict=True):
             words = content.split()
             flat_content = " ".join(words)
             candidates = list(without_word)
-            for word in by_word.keys() & set(words):
-                candidates += by_word[word]
+            for word in texts_by_word.keys() & set(words):
+                candidates += texts_by_word[word]
             for text in candidates:
                 if flat_texts[text] in flat_content:
                     holders[text].add(id)
@@ -357,12 +381,17 @@ def compute_metrics(
     prompt within the budget. Recall is the share of the gold that was found; all_gold is 1 if all
     of it was, otherwise 0.
     """
-    shares = [sum(rank <= k for rank in found) / len(found) for k in ks]
+    recalls: list[float] = []
+    for k in ks:
+        n_found = sum(1 for rank in found if rank <= k)
+        recalls.append(n_found / len(found))
     if shown is not None:
-        shares.append(sum(rank < NOWHERE for rank in shown) / len(shown))
-    columns = metric_names(ks, with_budget=shown is not None)
-    all_found = [float(share == 1) for share in shares]
-    return dict(zip(columns, [*shares, *all_found], strict=True))
+        n_shown = sum(1 for rank in shown if rank < NOWHERE)
+        recalls.append(n_shown / len(shown))
+    all_gold = [float(recall == 1) for recall in recalls]
+    # The names stand in this order: recall at each limit, then all_gold at each.
+    names = metric_names(ks, with_budget=shown is not None)
+    return dict(zip(names, [*recalls, *all_gold], strict=True))
 
 
 def _distinct_ranks(ids: Sequence[str]) -> dict[str, int]:

@@ -99,7 +99,8 @@ class SkippedQuestion:
     @classmethod
     def of(cls, question: Question, unknown: Mapping[Gold, str]) -> "SkippedQuestion":
         """Return the question with its share of the unknown gold of all questions."""
-        return cls(question, {gold: unknown[gold] for gold in question.gold if gold in unknown})
+        of_question = {gold: unknown[gold] for gold in question.gold if gold in unknown}
+        return cls(question, of_question)
 
 
 @dataclass(frozen=True)
@@ -279,11 +280,15 @@ def stored(name: str, content: Mapping[str, Any]) -> StoredEvaluation:
     """
     if content["format"] != FORMAT:
         raise ValueError(name)
-    modes = {mode: _values(means) for mode, means in content["modes"].items()}
-    rows: dict[str, dict[tuple[str, str], Values]] = {mode: {} for mode in modes}
+    modes: dict[str, Values] = {}
+    rows: dict[str, dict[tuple[str, str], Values]] = {}
+    for mode, means in content["modes"].items():
+        modes[mode] = _values(means)
+        rows[mode] = {}
     for question in content["questions"]:
+        key = question["id"], question["question"]
         for mode, values in question["modes"].items():
-            rows[mode][question["id"], question["question"]] = _values(values)
+            rows[mode][key] = _values(values)
     return StoredEvaluation(name, modes, rows)
 
 

@@ -40,6 +40,8 @@ _TOKEN = regex.compile(
 _THAI = regex.compile(r"\p{Thai}+")
 _HIRAGANA = regex.compile(r"\p{Hiragana}")
 _HANGUL = regex.compile(r"[가-힣]+")
+_SYLLABLE = regex.compile(r"[\p{Hangul}\p{Han}]")
+"""A letter that stands for a syllable or a word, so that few of them make a word."""
 _LETTER = regex.compile(r"\p{L}")
 _QUOTED = regex.compile(
     r"«([^«»]+)»|“([^“”„]+)”|„([^“”„]+)[“”]|\"([^\"]+)\"|「([^「」]+)」|『([^『』]+)』|《([^《》]+)》"
@@ -90,40 +92,47 @@ def read_caseless(
     if not sentences:
         return []
     script = _main_script("\n".join(sentences))
-    tokens = [list(_split_words(sentence, script)) for sentence in sentences]
-    texts = [word.text for words in tokens for word in words]
+    words_of_sentences = [list(_split_words(sentence, script)) for sentence in sentences]
+    texts = [word.text for words in words_of_sentences for word in words]
     language = best_language(texts, SCRIPTS.get(script, ()))
     stop = stop_words(language) if language else frozenset[str]()
     if script in _MIN_STEM:
-        bare = _bare_forms(Counter(texts), script, stop)
-        tokens = [
-            [word._replace(text=bare.get(word.text, word.text)) for word in words]
-            for words in tokens
-        ]
-    names = [_find_names(sentence, gazetteer) for sentence in sentences]
-    runs: list[list[list[_Word]]] = []
+        bare_forms = _bare_forms(Counter(texts), script, stop)
+        words_of_sentences = [_to_bare_forms(words, bare_forms) for words in words_of_sentences]
+    names_of_sentences = [_find_names(sentence, gazetteer) for sentence in sentences]
+    runs_of_sentences: list[list[list[_Word]]] = []
+    # The whole text is counted before any sentence is split, so that its repetitions are known.
     counts: Counter[str] = Counter()
-    for words, found in zip(tokens, names, strict=True):
-        runs_of_sentence = list(_runs(words, found, script, stop))
-        runs.append(runs_of_sentence)
-        for run in runs_of_sentence:
+    for words, names in zip(words_of_sentences, names_of_sentences, strict=True):
+        runs = list(_runs(words, names, script, stop))
+        runs_of_sentences.append(runs)
+        for run in runs:
             counts.update(_join_words(part) for part in _parts_of_run(run))
     # Without stop words a lone word may be any word, not only a term.
     fewest_words = 1 if language else 2
     result: list[tuple[list[Name], list[Phrase]]] = []
-    for found, runs_of_sentence in zip(names, runs, strict=True):
+    for names, runs in zip(names_of_sentences, runs_of_sentences, strict=True):
         phrases: list[Phrase] = []
-        for run in runs_of_sentence:
-            phrases.extend(_phrases(run, counts, fewest_words))
-        result.append((found, phrases))
+        for run in runs:
+            phrases.extend(_split_run(run, counts, fewest_words))
+        result.append((names, phrases))
     return result
+
+
+def _to_bare_forms(words: list[_Word], bare_forms: dict[str, str]) -> list[_Word]:
+    """Return the words with their bare forms as texts; their positions stay."""
+    return [word._replace(text=bare_forms.get(word.text, word.text)) for word in words]
 
 
 def _main_script(text: str) -> str:
     """Return the script of `SCRIPTS` that at least half of the letters belong to, or ""."""
-    counts = {name: len(letters.findall(text)) for name, letters in _SCRIPT.items()}
-    most = max(counts, key=counts.__getitem__)
-    return most if 2 * counts[most] >= len(_CASELESS.findall(text)) else ""
+    counts: dict[str, int] = {}
+    for script, letter in _SCRIPT.items():
+        counts[script] = len(letter.findall(text))
+    most_frequent = max(counts, key=counts.__getitem__)
+    n_letters = len(_CASELESS.findall(text))
+    is_half = 2 * counts[most_frequent] >= n_letters
+    return most_frequent if is_half else ""
 
 
 def _split_words(sentence: str, script: str) -> Iterator[_Word]:
@@ -154,16 +163,22 @@ def _bare_forms(counts: Counter[str], script: str, stop: frozenset[str]) -> dict
     particle is removed if it agrees with the sound before it: 는 follows a vowel, 은 a consonant.
     The word must not be one that takes a particle itself elsewhere in the text.
     """
-    split = _without_particle if script == "Hangul" else _without_prefix
+    shorten = _without_particle if script == "Hangul" else _without_prefix
     bare_forms: dict[str, str] = {}
     for word in counts:
-        bare = split(word, script)
-        if bare and len(bare) >= _MIN_STEM[script]:
-            bare_forms[word] = bare
-    if script == "Hangul":
-        stems = set(bare_forms.values())
-        return {word: bare for word, bare in bare_forms.items() if word not in stems}
-    return {word: bare for word, bare in bare_forms.items() if bare in counts or bare in stop}
+        bare_form = shorten(word, script)
+        if bare_form and len(bare_form) >= _MIN_STEM[script]:
+            bare_forms[word] = bare_form
+    stems = set(bare_forms.values())
+    sure_forms: dict[str, str] = {}
+    for word, bare_form in bare_forms.items():
+        if script == "Hangul":
+            is_sure = word not in stems
+        else:
+            is_sure = bare_form in counts or bare_form in stop
+        if is_sure:
+            sure_forms[word] = bare_form
+    return sure_forms
 
 
 def _without_particle(word: str, script: str) -> str | None:
@@ -204,6 +219,7 @@ def _find_names(sentence: str, gazetteer: Gazetteer) -> list[Name]:
     """Return quoted names and names in Latin letters in the order of their positions."""
     quoted: list[Name] = []
     for found in _QUOTED.finditer(sentence):
+        # The pattern has one group for each kind of quotation marks; one of them has matched.
         group = found.lastindex or 0
         text = found[group].strip()
         is_short = len(text.split()) <= _NAME_WORDS and len(text) in _NAME_LENGTH
@@ -211,13 +227,15 @@ def _find_names(sentence: str, gazetteer: Gazetteer) -> list[Name]:
             start = found.start(group) + found[group].index(text)
             quoted.append(Name(start, start + len(text), text))
     # Letters of other scripts become punctuation of the same length, so positions stay.
-    latin = find_latin_names(_NOT_LATIN.sub("，", sentence), gazetteer, "en")
-    unquoted = [
-        name
-        for name in latin
-        if not any(name.start < other.end and other.start < name.end for other in quoted)
-    ]
+    only_latin = _NOT_LATIN.sub("，", sentence)
+    latin = find_latin_names(only_latin, gazetteer, "en")
+    unquoted = [name for name in latin if not _overlaps(name, quoted)]
     return sorted([*quoted, *unquoted])
+
+
+def _overlaps(span: Name | _Word, names: list[Name]) -> bool:
+    """Return whether a name or word has a character that is also in one of the names."""
+    return any(span.start < name.end and name.start < span.end for name in names)
 
 
 def _runs(
@@ -231,9 +249,10 @@ def _runs(
     predicate = _predicate(words) if script == "Hangul" else None
     run: list[_Word] = []
     for word in words:
-        in_name = any(name.start < word.end and word.start < name.end for name in names)
+        is_in_name = _overlaps(word, names)
+        # The text of a word lacks its particle or prefix; its span has it.
         is_shortened = len(word.text) < word.end - word.start
-        if in_name or word == predicate or not _is_content(word.text, stop):
+        if is_in_name or word == predicate or not _is_content(word.text, stop):
             yield run
             run = []
         elif is_shortened and script == "Hangul":
@@ -263,8 +282,8 @@ def _is_content(word: str, stop: frozenset[str]) -> bool:
     """
     if word in stop or not _NOT_LATIN.search(word) or _HIRAGANA.search(word):
         return False
-    writes_syllables = regex.match(r"[\p{Hangul}\p{Han}]", word)
-    return len(word) >= (_MIN_SYLLABLES if writes_syllables else _MIN_LETTERS)
+    fewest_letters = _MIN_SYLLABLES if _SYLLABLE.match(word) else _MIN_LETTERS
+    return len(word) >= fewest_letters
 
 
 def _parts_of_run(run: list[_Word]) -> Iterator[list[_Word]]:
@@ -275,7 +294,7 @@ def _parts_of_run(run: list[_Word]) -> Iterator[list[_Word]]:
             yield run[start : start + length]
 
 
-def _phrases(run: list[_Word], counts: Counter[str], fewest_words: int) -> Iterator[Phrase]:
+def _split_run(run: list[_Word], counts: Counter[str], fewest_words: int) -> Iterator[Phrase]:
     """Split the run into phrases: from its start on, each is the longest part that is repeated.
 
     ``counts`` says how often the text has each part. A phrase may stand for a concept only if it
@@ -293,8 +312,10 @@ def _phrases(run: list[_Word], counts: Counter[str], fewest_words: int) -> Itera
 
 def _length_of_repeated(run: list[_Word], start: int, counts: Counter[str]) -> int:
     """Return the length of the longest repeated part from ``start`` on, or 1 if there is none."""
-    for length in range(min(MAX_WORDS, len(run) - start), 0, -1):
-        if counts[_join_words(run[start : start + length])] >= _REPEATED:
+    longest = min(MAX_WORDS, len(run) - start)
+    for length in range(longest, 0, -1):
+        part = _join_words(run[start : start + length])
+        if counts[part] >= _REPEATED:
             return length
     return 1
 
@@ -302,8 +323,8 @@ def _length_of_repeated(run: list[_Word], start: int, counts: Counter[str]) -> i
 def _join_words(words: list[_Word]) -> str:
     """Join the words with a space wherever the text has one."""
     texts = [words[0].text]
-    for before, word in pairwise(words):
-        if word.start > before.end:
+    for previous, word in pairwise(words):
+        if word.start > previous.end:
             texts.append(" ")
         texts.append(word.text)
     return "".join(texts)

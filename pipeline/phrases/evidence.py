@@ -41,20 +41,20 @@ def kind_in_sentence(sentence: str, start: int, end: int) -> str | None:
 
     The types are person, location, organization, work and event; None if the words tell none.
     """
-    before = sentence[max(0, start - _BEFORE) : start]
-    is_subject = not _NO_SUBJECT.search(before)
+    text_before = sentence[max(0, start - _BEFORE) : start]
+    is_subject = not _NO_SUBJECT.search(text_before)
     patterns = (_IS, _BESIDE) if is_subject else (_BESIDE,)
     for pattern in patterns:
-        found = pattern.match(sentence, end)
-        kind = _kind_of_phrase(found["phrase"]) if found else None
+        description = pattern.match(sentence, end)
+        kind = _kind_of_phrase(description["phrase"]) if description else None
         if kind:
             return kind
-    if _KIN_BEFORE.search(before) or _PERSON_BEFORE.search(before):
+    if _KIN_BEFORE.search(text_before) or _PERSON_BEFORE.search(text_before):
         return "person"
-    if _PLACE_BEFORE.search(before):
+    if _PLACE_BEFORE.search(text_before):
         return "location"
-    called = _LAST_WORD.search(before)
-    return CLASS_NOUNS.get(called["word"]) if called else None
+    class_noun = _LAST_WORD.search(text_before)
+    return CLASS_NOUNS.get(class_noun["word"]) if class_noun else None
 
 
 def kind_of_qualifier(title: str) -> str | None:
@@ -65,7 +65,8 @@ def kind_of_qualifier(title: str) -> str | None:
 
 def opens_cast(sentence: str, start: int) -> bool:
     """Return whether a list of people begins at ``start``, behind words such as "starring"."""
-    return _PERSON_BEFORE.search(sentence[max(0, start - _BEFORE) : start]) is not None
+    text_before = sentence[max(0, start - _BEFORE) : start]
+    return _PERSON_BEFORE.search(text_before) is not None
 
 
 def goes_on_in_list(between: str) -> bool:

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from pipeline.phrases.names import Name
 
 MAX_WORDS = 3
+"""The most words of a key phrase."""
 _TOKEN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+|[^\w\s]")
 _MIN_LETTERS = 3
+"""The fewest letters of a word of a key phrase."""
 _PARTICIPLE = re.compile(r"\w\w[^e]ed$")
 
 
@@ -40,7 +42,8 @@ def candidate_phrases(sentence: str, names: list[Name], stop: frozenset[str]) ->
         run: list[re.Match[str]] = []
         for token in _TOKEN.finditer(sentence, start, end):
             word = token[0]
-            if len(word) >= _MIN_LETTERS and word[0].islower() and word.lower() not in stop:
+            is_long_enough = len(word) >= _MIN_LETTERS
+            if is_long_enough and word[0].islower() and word.lower() not in stop:
                 run.append(token)
             else:
                 found.extend(_split_run(run))
@@ -63,9 +66,10 @@ def rake_scores(phrases: Iterable[str]) -> dict[str, float]:
         for word in words:
             frequency[word] += count
             degree[word] += count * len(words)
+    score_of_word = {word: degree[word] / frequency[word] for word in frequency}
     scores: dict[str, float] = {}
     for phrase in counts:
-        scores[phrase] = sum(degree[word] / frequency[word] for word in phrase.split())
+        scores[phrase] = sum(score_of_word[word] for word in phrase.split())
     return scores
 
 
@@ -83,8 +87,13 @@ def _split_run(run: list[re.Match[str]]) -> Iterator[Phrase]:
 
 
 def _phrase(words: list[re.Match[str]]) -> Phrase:
-    text = " ".join(word[0] for word in words).lower()
-    return Phrase(words[0].start(), words[-1].end(), text, noun=len(words) > 1)
+    text = " ".join(word[0] for word in words)
+    return Phrase(
+        start=words[0].start(),
+        end=words[-1].end(),
+        text=text.lower(),
+        noun=len(words) > 1,
+    )
 
 
 def _gaps(names: list[Name], length: int) -> Iterator[tuple[int, int]]:

@@ -64,12 +64,19 @@ class _NameChange(NamedTuple):
 
 def _compare_names(before: pd.DataFrame, now: pd.DataFrame) -> _NameChange:
     """Compare the names of the documents before and now, and what links lead to."""
-    rows_before, rows_now = title_rows(before), title_rows(now)
-    names_before, names_now = names_of_documents(rows_before), names_of_documents(rows_now)
+    rows_before = title_rows(before)
+    names_before = names_of_documents(rows_before)
     targets_before = link_targets(rows_before, names_before)
+
+    rows_now = title_rows(now)
+    names_now = names_of_documents(rows_now)
     targets_now = link_targets(rows_now, names_now)
-    moved = {key for key, _ in targets_before.items() ^ targets_now.items()}
-    return _NameChange(names_before.items() ^ names_now.items(), moved)
+
+    # Items that only one of the two has: a document with new names is among them twice.
+    changed_names = names_before.items() ^ names_now.items()
+    changed_targets = targets_before.items() ^ targets_now.items()
+    moved = {key for key, _ in changed_targets}
+    return _NameChange(changed_names, moved)
 
 
 def _links_differ(text_units: pd.DataFrame, change: _NameChange) -> pd.Series:
@@ -78,18 +85,26 @@ def _links_differ(text_units: pd.DataFrame, change: _NameChange) -> pd.Series:
     affected = text_units["document_id"].isin(renamed)
     if not change.moved:
         return affected
-    has_moved_link = [
-        any(link.key in change.moved for link in find_links(text)) for text in text_units["text"]
-    ]
+    has_moved_link: list[bool] = []
+    for text in text_units["text"]:
+        keys = {link.key for link in find_links(text)}
+        has_moved_link.append(not keys.isdisjoint(change.moved))
     return affected | pd.Series(has_moved_link, index=text_units.index, dtype=bool)
 
 
 def title_rows(documents: pd.DataFrame) -> tuple[TitleRow, ...]:
     """Return each document by its title, its aliases and its source."""
-    known = TITLES.filled(TITLES.seen(documents), "documents")
-    aliases = known["aliases"].map(tuple)
-    columns = (known["id"], known["title"], known["title_from"], aliases, known["source"])
-    return tuple(map(TitleRow, *columns))
+    titles = TITLES.filled(TITLES.seen(documents), "documents")
+    rows = map(
+        TitleRow,
+        titles["id"],
+        titles["title"],
+        titles["title_from"],
+        # Tuples can be compared and hashed.
+        titles["aliases"].map(tuple),
+        titles["source"],
+    )
+    return tuple(rows)
 
 
 class KnownNames(NamedTuple):
@@ -131,5 +146,7 @@ class LinkNames(NamedTuple):
 def find_link_names(documents: tuple[TitleRow, ...]) -> LinkNames:
     """Return the names of the documents that count, and what links lead to."""
     named = names_of_documents(documents)
-    own = {document: title_name(names.title) for document, names in named.items()}
+    own: dict[str, str] = {}
+    for document_id, names in named.items():
+        own[document_id] = title_name(names.title)
     return LinkNames(own, link_targets(documents, named))

@@ -64,24 +64,29 @@ def read_layout(text: str) -> Layout:
         for place in rows:
             line = block[place]
             cuts.update((line.start, line.end))
-            # A row of headings has a rule below it: |---|---|.
-            is_heading = any(_RULE.match(other.text) for other in block[place : place + 2])
+            # A row of headings has a rule below it: |---|---|. The rule itself is no row of cells.
+            line_and_next = block[place : place + 2]
+            is_heading = any(_RULE.match(row.text) for row in line_and_next)
             if not is_heading:
                 _divide_cells(reading, line)
                 cells.add(line.start)
-        cuts.update(block[place].start for place in _find_items(block, rows))
+        for place in _find_items(block, rows):
+            cuts.add(block[place].start)
         prose.append([line for place, line in enumerate(block) if place not in rows])
+    # A line break is one character, so the position of the end of a line is that of its break.
     for end in _ends_on_purpose(prose):
         reading[end] = "|"
-    for found in _BROKEN_WORD.finditer(text):
-        reading[found.start()] = " "
+    for broken_word in _BROKEN_WORD.finditer(text):
+        reading[broken_word.start()] = " "
     return Layout("".join(reading), sorted(cuts), frozenset(cells))
 
 
 def cut_spans(spans: list[tuple[int, int]], cuts: list[int]) -> Iterator[tuple[int, int]]:
     """Yield the spans, divided at the positions ``cuts`` (in order) that are inside of them."""
     for start, end in spans:
-        inside = cuts[bisect_left(cuts, start + 1) : bisect_left(cuts, end)]
+        first_inside = bisect_left(cuts, start + 1)
+        first_behind = bisect_left(cuts, end)
+        inside = cuts[first_inside:first_behind]
         yield from pairwise([start, *inside, end])
 
 
@@ -90,10 +95,13 @@ def _blocks(text: str) -> Iterator[list[_Line]]:
     block: list[_Line] = []
     for found in _LINE.finditer(text):
         line = _Line(found.start(), found.end(), found[0])
-        if not line.text.strip() or (block and line.start > block[-1].end + 1):
+        is_blank = not line.text.strip()
+        # An empty line is no match of the pattern; it shows as a gap between two lines.
+        follows_empty_line = bool(block) and line.start > block[-1].end + 1
+        if is_blank or follows_empty_line:
             yield block
             block = []
-        if line.text.strip():
+        if not is_blank:
             block.append(line)
     yield block
 
@@ -103,29 +111,33 @@ def _find_rows(block: list[_Line]) -> frozenset[int]:
 
     They have bars, tabs or wide gaps, or follow each other with equally many commas.
     """
-    found = {
-        place
-        for place, line in enumerate(block)
-        if line.text.count("|") > 1 or _RULE.match(line.text)
-    }
-    gapped = {place for place, line in enumerate(block) if _has_gaps(line.text)}
-    if len(gapped) > 1:
-        found |= gapped
-    for counts, places in groupby(range(len(block)), lambda place: _delimiters(block[place].text)):
-        alike = list(places)
-        if counts is not None and len(alike) >= _MIN_ROWS:
-            found.update(alike)
-    return frozenset(found)
+    rows: set[int] = set()
+    with_gaps: set[int] = set()
+    for place, line in enumerate(block):
+        if line.text.count("|") > 1 or _RULE.match(line.text):
+            rows.add(place)
+        if _has_gaps(line.text):
+            with_gaps.add(place)
+    # A single line with gaps may be prose that was typed carelessly.
+    if len(with_gaps) > 1:
+        rows |= with_gaps
+    delimiters = [_count_delimiters(line.text) for line in block]
+    for counts, neighbours in groupby(range(len(block)), delimiters.__getitem__):
+        places = list(neighbours)
+        if counts is not None and len(places) >= _MIN_ROWS:
+            rows.update(places)
+    return frozenset(rows)
 
 
 def _has_gaps(line: str) -> bool:
     """Return whether a tab or three spaces divide the line, or two spaces more than once."""
     gaps = [found[0] for found in _GAP.finditer(line)]
-    has_wide_gap = any(len(gap) > 2 or "\t" in gap for gap in gaps)
-    return has_wide_gap or len(gaps) > 1
+    if len(gaps) > 1:
+        return True
+    return any(len(gap) > 2 or "\t" in gap for gap in gaps)
 
 
-def _delimiters(line: str) -> tuple[int, int] | None:
+def _count_delimiters(line: str) -> tuple[int, int] | None:
     """Return the numbers of commas and semicolons in a line.
 
     Returns None if there are fewer than two of each, or if the line ends with one and so goes on.
@@ -143,10 +155,12 @@ def _find_items(block: list[_Line], rows: frozenset[int]) -> list[int]:
 
     A single item counts only in the first line of the block.
     """
-    items = [
-        place for place, line in enumerate(block) if place not in rows and _ITEM.match(line.text)
-    ]
-    return items if len(items) > 1 or items == [0] else []
+    items: list[int] = []
+    for place, line in enumerate(block):
+        if place not in rows and _ITEM.match(line.text):
+            items.append(place)
+    are_list = len(items) > 1 or items == [0]
+    return items if are_list else []
 
 
 def _divide_cells(reading: list[str], row: _Line) -> None:
@@ -165,24 +179,31 @@ def _ends_on_purpose(blocks: list[list[_Line]]) -> Iterator[int]:
     broken to a width, the width is at least that of the longest line that surely goes on: the next
     line begins with a lower-case letter.
     """
-    pairs: list[tuple[_Line, _Line]] = []
+    longest = 0
+    broken_lengths: list[int] = []
+    neighbours: list[tuple[_Line, _Line, str]] = []
     for block in blocks:
-        pairs += [(line, after) for line, after in pairwise(block) if after.start == line.end + 1]
-    goes_on = [_first_word(after)[:1].islower() for _, after in pairs]
-    broken_lengths = [
-        len(line.text) for (line, _), is_broken in zip(pairs, goes_on, strict=True) if is_broken
-    ]
+        longest = max([longest, *(len(line.text) for line in block)])
+        for line, next_line in pairwise(block):
+            # Rows of tables are left out of a block; the lines around them are no neighbours.
+            if next_line.start != line.end + 1:
+                continue
+            next_word = _first_word(next_line)
+            neighbours.append((line, next_line, next_word))
+            if next_word[:1].islower():
+                broken_lengths.append(len(line.text))
     width = max(broken_lengths, default=0)
-    is_wrapped = len(broken_lengths) >= _WRAPPED * len(pairs)
-    longest = max((len(line.text) for block in blocks for line in block), default=0)
-    for (line, after), is_broken in zip(pairs, goes_on, strict=True):
-        length_with_next_word = len(line.text.rstrip()) + 1 + len(_first_word(after))
+    is_wrapped = len(broken_lengths) >= _WRAPPED * len(neighbours)
+    for line, next_line, next_word in neighbours:
+        surely_goes_on = next_word[:1].islower()
+        length_with_next_word = len(line.text.rstrip()) + 1 + len(next_word)
         if is_wrapped:
             is_full = length_with_next_word > width
         else:
             is_long = length_with_next_word > _MUCH_SHORTER * longest
             is_full = is_long and len(line.text) > _SHORT
-        if _ITEM.match(after.text) or not (is_broken or is_full):
+        begins_item = _ITEM.match(next_line.text)
+        if begins_item or not (surely_goes_on or is_full):
             yield line.end
 
 

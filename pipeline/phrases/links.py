@@ -44,8 +44,11 @@ def find_links(text: str) -> Iterator[Link]:
         if key:
             yield Link(found.start(), found.end(), key)
     for found in _MARKDOWN.finditer(text):
-        path = found["spaced"] or found["path"]
-        key = "" if _ADDRESS.match(path) else _key_of(unquote(path.partition("#")[0]))
+        target = found["spaced"] or found["path"]
+        if _ADDRESS.match(target):
+            continue
+        path, _, _ = target.partition("#")
+        key = _key_of(unquote(path))
         if key:
             yield Link(found.start(), found.end(), key)
 
@@ -60,17 +63,20 @@ def link_targets(documents: Iterable[TitleRow], named: dict[str, Names]) -> dict
     by_name: dict[str, set[str]] = defaultdict(set)
     for document in documents:
         names = named.get(document.id)
-        file_key = _key_of(document.source)
+        # "" stands for a document without an entity.
+        entity_name = title_name(names.title) if names else ""
         # Two files of one name are ambiguous, even if only one of them has an entity.
-        by_file[file_key].add(title_name(names.title) if names else "")
+        file_key = _key_of(document.source)
+        by_file[file_key].add(entity_name)
         if names:
             for name in (*title_forms(names.title), *names.aliases):
-                by_name[match_key(name)].add(title_name(names.title))
+                by_name[match_key(name)].add(entity_name)
     targets: dict[str, str] = {}
-    for key, owners in [*by_name.items(), *by_file.items()]:
+    # What the names of files say goes before titles, so it comes last and replaces these.
+    for key, entity_names in [*by_name.items(), *by_file.items()]:
         targets.pop(key, None)
-        if key and len(owners) == 1:
-            targets[key] = min(owners)
+        if key and len(entity_names) == 1:
+            (targets[key],) = entity_names
     return {key: name for key, name in targets.items() if name}
 
 

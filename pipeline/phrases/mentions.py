@@ -67,35 +67,46 @@ def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
         elif is_caseless(sentence):
             caseless[start] = sentence
     # These two readers need all their sentences at once.
-    read = dict(zip(chinese, read_chinese([*chinese.values()], gazetteer), strict=True))
-    read |= zip(caseless, read_caseless([*caseless.values()], gazetteer), strict=True)
-    first_words = islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)
-    language = guess_language([word[0] for word in first_words])
+    names_and_phrases: dict[int, tuple[list[Name], list[Phrase]]] = {}
+    for reader, by_start in ((read_chinese, chinese), (read_caseless, caseless)):
+        readings = reader(list(by_start.values()), gazetteer)
+        names_and_phrases.update(zip(by_start, readings, strict=True))
+    language = _guess_language(text)
     result: list[Sentence] = []
     for start, sentence in sentences:
+        # Of a row, commas stand between its cells: only `reading` divides its names.
         reading = layout.reading[start : start + len(sentence)]
         is_row = start in layout.cells
-        if start in read:
-            names, phrases = read[start]
+        if start in names_and_phrases:
+            names, phrases = names_and_phrases[start]
         else:
             names = find_names(reading, gazetteer, language, is_row)
             phrases = candidate_phrases(reading, names, stop_words(language))
         # The rules for statements are for English.
-        stated = _stated(reading, names) if language == "en" else []
-        aliases = _aliases(sentence, names)
+        stated = _find_statements(reading, names) if language == "en" else []
+        aliases = _find_aliases(sentence, names)
         result.append(Sentence(sentence, names, phrases, aliases, stated, is_row))
     return result
+
+
+def _guess_language(text: str) -> str:
+    """Return the language that the first words of a text tell."""
+    first_words = islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)
+    return guess_language([word[0] for word in first_words])
 
 
 def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span without the white space around it; of blank text it is empty."""
     span = text[start:end]
-    stripped_start = start + len(span) - len(span.lstrip())
-    stripped_end = start + len(span.rstrip())
-    return stripped_start, max(stripped_start, stripped_end)
+    n_before = len(span) - len(span.lstrip())
+    n_behind = len(span) - len(span.rstrip())
+    stripped_start = start + n_before
+    # In a blank span both count all of it, and the end would be before the start.
+    stripped_end = max(stripped_start, end - n_behind)
+    return stripped_start, stripped_end
 
 
-def _stated(reading: str, names: list[Name]) -> list[tuple[int, int, str]]:
+def _find_statements(reading: str, names: list[Name]) -> list[tuple[int, int, str]]:
     """Return the indexes of neighbouring names and what the sentence states of them, if anything.
 
     Nothing is stated of names that overlap.
@@ -110,7 +121,7 @@ def _stated(reading: str, names: list[Name]) -> list[tuple[int, int, str]]:
     return found
 
 
-def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
+def _find_aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
     """Return the indexes of neighbours written as "name (other name)" that are one entity.
 
     The two are in different scripts, or the second is an acronym of the first.
@@ -118,9 +129,11 @@ def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for place, (name, other) in enumerate(pairwise(names)):
         gap = other.start - name.end
-        if not 1 <= gap <= 5 or not _BETWEEN_ALIASES.match(sentence[name.end : other.start]):
+        # The pattern matches no more than five characters; the numbers are compared faster.
+        if not 1 <= gap <= 5:
             continue
-        if not _AFTER_ALIAS.match(sentence, other.end):
+        between = sentence[name.end : other.start]
+        if not _BETWEEN_ALIASES.match(between) or not _AFTER_ALIAS.match(sentence, other.end):
             continue
         of_two_scripts = is_chinese(name.text) != is_chinese(other.text)
         if of_two_scripts or _is_acronym(other.text, name.text):
@@ -130,8 +143,11 @@ def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
 
 def _is_acronym(short: str, long: str) -> bool:
     """Return whether ``short`` has the initials of the capitalised words in ``long``."""
-    initials = "".join(word[0] for word in _WORD.findall(long) if word[0].isupper())
-    return len(short) > 1 and short.replace(".", "") == initials
+    if len(short) < 2:
+        return False
+    first_letters = [word[0] for word in _WORD.findall(long)]
+    initials = "".join(letter for letter in first_letters if letter.isupper())
+    return short.replace(".", "") == initials
 
 
 class Referent(NamedTuple):
@@ -168,9 +184,9 @@ class OwnTitle:
         """Take the type that names of the text have, if the title itself tells none."""
         if not self.referent or self.referent.type != TITLE:
             return
-        forms = {form.name for form in [self.referent, *self.aliases]}
+        own_names = {form.name for form in [self.referent, *self.aliases]}
         for name in names:
-            if name.type != "name" and name.text in forms:
+            if name.type != "name" and name.text in own_names:
                 self.referent = self.referent._replace(type=name.type)
                 return
 
@@ -199,17 +215,19 @@ def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> d
     owners = _owners_of_short_forms(known)
     resolved: dict[str, Referent] = {}
     for text, key in keys.items():
+        itself = known.get(key)
+        # A title of another document is short for no longer name.
         is_title = key in gazetteer.keys
-        possible = [] if is_title else owners.get(key, [])
-        if key in known and known[key].type == "location":
-            possible = [owner for owner in possible if owner.type == "location"]
+        longer = [] if is_title else owners.get(key, [])
+        if itself and itself.type == "location":
+            longer = [owner for owner in longer if owner.type == "location"]
         means_own_title = not is_title and _is_variant(text, title)
-        if title.referent and (title.referent in possible or means_own_title):
+        if title.referent and (title.referent in longer or means_own_title):
             resolved[text] = title.referent
-        elif len(possible) == 1:
-            resolved[text] = possible[0]
-        elif key in known:
-            resolved[text] = known[key]
+        elif len(longer) == 1:
+            resolved[text] = longer[0]
+        elif itself:
+            resolved[text] = itself
     return resolved
 
 
@@ -246,8 +264,8 @@ def _is_variant(name: str, title: OwnTitle) -> bool:
     ends = _ends_of_person(name)
     if ends is None:
         return False
-    forms = [form.name for form in [*title.aliases, title.referent] if form]
-    return any(ends == _ends_of_person(form) for form in forms)
+    own_names = [form.name for form in [*title.aliases, title.referent] if form]
+    return any(ends == _ends_of_person(own_name) for own_name in own_names)
 
 
 def _ends_of_person(name: str) -> tuple[str, str] | None:
@@ -255,5 +273,7 @@ def _ends_of_person(name: str) -> tuple[str, str] | None:
     words = name.split()
     if not 2 <= len(words) <= 4:
         return None
-    are_names = all(word[0].isupper() and word[-1] != "," for word in words)
-    return (words[0], words[-1]) if are_names else None
+    for word in words:
+        if not word[0].isupper() or word.endswith(","):
+            return None
+    return words[0], words[-1]

@@ -46,15 +46,19 @@ def _ranges(wanted: str) -> str:
 
     Only characters below the CJK blocks are included.
     """
-    points = [point for point in range(_LAST_CASED + 1) if category(chr(point)) == wanted]
-    ranges: list[tuple[int, int]] = []
-    for point in points:
+    # Lists of the first and the last code point of a range.
+    ranges: list[list[int]] = []
+    for point in range(_LAST_CASED + 1):
+        if category(chr(point)) != wanted:
+            continue
         if ranges and ranges[-1][1] == point - 1:
-            ranges[-1] = (ranges[-1][0], point)
+            ranges[-1][1] = point
         else:
-            ranges.append((point, point))
-    texts = [chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in ranges]
-    return "".join(texts)
+            ranges.append([point, point])
+    inside_brackets = ""
+    for first, last in ranges:
+        inside_brackets += chr(first) if first == last else f"{chr(first)}-{chr(last)}"
+    return inside_brackets
 
 
 UPPER = _ranges("Lu")
@@ -88,11 +92,12 @@ def leftmost_longest(names: list[Name]) -> list[Name]:
 
     Of overlapping names the one that begins first remains; of equal beginnings, the longest.
     """
-    kept: list[Name] = []
-    for name in sorted(names, key=lambda found: (found.start, -found.end)):
-        if not kept or name.start >= kept[-1].end:
-            kept.append(name)
-    return kept
+    apart: list[Name] = []
+    leftmost_first = sorted(names, key=lambda name: (name.start, -name.end))
+    for name in leftmost_first:
+        if not apart or name.start >= apart[-1].end:
+            apart.append(name)
+    return apart
 
 
 def kind_of_words(words: list[str]) -> str:
@@ -102,11 +107,16 @@ def kind_of_words(words: list[str]) -> str:
     the first word.
     """
     folded = [word.lower().rstrip(".") for word in words if not word.isdigit()]
+    # A word alone is no head: "Guild" names nothing.
     if len(folded) < 2:
         return "name"
     head = folded[_place_of_preposition(folded) - 1]
-    in_front = folded[0] if folded[0] in HEADS_IN_FRONT else ""
-    return _HEADS.get(head) or _HEADS.get(in_front) or "name"
+    if head in _HEADS:
+        return _HEADS[head]
+    first = folded[0]
+    if first in HEADS_IN_FRONT:
+        return _HEADS.get(first, "name")
+    return "name"
 
 
 def _place_of_preposition(words: list[str]) -> int:
@@ -124,14 +134,18 @@ def short_forms(name: str, kind: str) -> list[str]:
     organization, a place or an event it is the head ("the Guild").
     """
     words = _SEPARATOR.split(name)
+    if len(words) < 2:
+        return []
     core: list[str] = []
-    for word in words[: _place_of_preposition(words)]:
-        if word.rstrip(",;:"):
-            core.append(word.rstrip(",;:"))
+    before_preposition = words[: _place_of_preposition(words)]
+    for word in before_preposition:
+        bare_word = word.rstrip(",;:")
+        if bare_word:
+            core.append(bare_word)
         if word.endswith(","):
             # The rest describes the name: "Ann Moor, engineer".
             break
-    if len(words) < 2 or not core:
+    if not core:
         return []
     first, last = core[0], core[-1]
     if kind in _KINDS_WITH_HEADS:
@@ -163,15 +177,23 @@ def overlay(names: list[Name], titles: list[Name], sentence: str) -> list[Name]:
     kept_titles: set[Name] = set()
     replaced: set[Name] = set()
     for title in titles:
+        # Names in order that do not overlap: both their starts and their ends are sorted.
         first = bisect_right(names, title.start, key=attrgetter("end"))
-        after_last = bisect_left(names, title.end, lo=first, key=attrgetter("start"))
-        overlapping = names[first:after_last]
-        shorter = [name for name in overlapping if _is_no_longer(name, title)]
-        longer = [name for name in overlapping if not _is_no_longer(name, title)]
+        first_behind = bisect_left(names, title.end, lo=first, key=attrgetter("start"))
+        overlapping = names[first:first_behind]
+        length = title.end - title.start
+        longer: list[Name] = []
+        others: list[Name] = []
+        for name in overlapping:
+            if name.end - name.start > length:
+                longer.append(name)
+            else:
+                others.append(name)
         if all(_has_part(name, title, sentence) for name in longer):
             kept_titles.add(_with_type_of_same(title, overlapping))
-            replaced.update(shorter)
-    return sorted(kept_titles.union(set(names) - replaced))
+            replaced.update(others)
+    kept_names = set(names) - replaced
+    return sorted(kept_titles | kept_names)
 
 
 def _with_type_of_same(title: Name, names: list[Name]) -> Name:
@@ -184,20 +206,17 @@ def _with_type_of_same(title: Name, names: list[Name]) -> Name:
     return title
 
 
-def _is_no_longer(name: Name, title: Name) -> bool:
-    return name.end - name.start <= title.end - title.start
-
-
 def _has_part(name: Name, title: Name, sentence: str) -> bool:
     """Return whether a shorter title is a name of its own within the name."""
     if title.start < name.start or title.end > name.end:
         return False
-    before, after = sentence[name.start : title.start], sentence[title.end : name.end]
-    if not after:
-        follows_rank = before.strip().lower() in ROYAL
-        is_full_name_after_of = " of " in before and " " in title.text
+    rest_in_front = sentence[name.start : title.start]
+    rest_behind = sentence[title.end : name.end]
+    if not rest_behind:
+        follows_rank = rest_in_front.strip().lower() in ROYAL
+        is_full_name_after_of = " of " in rest_in_front and " " in title.text
         if follows_rank or is_full_name_after_of:
             return True
-    if before and not _JOINT_BEFORE.search(before):
+    if rest_in_front and not _JOINT_BEFORE.search(rest_in_front):
         return False
-    return not after or _JOINT_AFTER.match(after) is not None
+    return not rest_behind or _JOINT_AFTER.match(rest_behind) is not None

@@ -55,20 +55,23 @@ def naming_titles(documents: Iterable[TitleRow]) -> dict[str, str]:
     a letterhead is nobody's name. Files that differ in the version that their names end with are
     one document here.
     """
-    titled = [
-        (document, match_key(title_name(document.title)))
-        for document in documents
-        if document.title.strip()
-        and (document.title_from != "file_name" or may_name(document.title, document.title_from))
-    ]
-    sharing: dict[str, set[str]] = defaultdict(set)
-    for document, key in titled:
-        sharing[key].add(_work_of(document))
-    return {
-        document.id: document.title
-        for document, key in titled
-        if may_name(document.title, document.title_from) and len(sharing[key]) == 1
-    }
+    naming: list[tuple[TitleRow, str]] = []
+    works_with_title: dict[str, set[str]] = defaultdict(set)
+    for document in documents:
+        may_be_name = may_name(document.title, document.title_from)
+        # A file's name that is no name takes no title away from another document.
+        is_mere_file_name = document.title_from == FILE_NAME and not may_be_name
+        if is_mere_file_name or not document.title.strip():
+            continue
+        key = match_key(title_name(document.title))
+        works_with_title[key].add(_work_of(document))
+        if may_be_name:
+            naming.append((document, key))
+    titles: dict[str, str] = {}
+    for document, key in naming:
+        if len(works_with_title[key]) == 1:
+            titles[document.id] = document.title
+    return titles
 
 
 def _work_of(document: TitleRow) -> str:
@@ -97,17 +100,23 @@ def names_of_documents(documents: Sequence[TitleRow]) -> dict[str, Names]:
     """
     documents = without_sites(documents)
     titles = naming_titles(documents)
-    owners: dict[str, set[str]] = defaultdict(set)
+    works_with_name: dict[str, set[str]] = defaultdict(set)
     for document in documents:
+        work = _work_of(document)
         for name in (document.title, *document.aliases):
-            owners[match_key(title_name(name))].add(_work_of(document))
-    named = {}
+            key = match_key(title_name(name))
+            works_with_name[key].add(work)
+    names_by_id: dict[str, Names] = {}
     for document in documents:
-        if document.id in titles:
-            names = [title_name(alias) for alias in document.aliases]
-            own = [name for name in names if name and len(owners[match_key(name)]) == 1]
-            named[document.id] = Names(titles[document.id], tuple(own))
-    return named
+        if document.id not in titles:
+            continue
+        own_aliases: list[str] = []
+        for alias in document.aliases:
+            name = title_name(alias)
+            if name and len(works_with_name[match_key(name)]) == 1:
+                own_aliases.append(name)
+        names_by_id[document.id] = Names(titles[document.id], tuple(own_aliases))
+    return names_by_id
 
 
 def without_sites(documents: Iterable[TitleRow]) -> list[TitleRow]:
@@ -115,18 +124,23 @@ def without_sites(documents: Iterable[TitleRow]) -> list[TitleRow]:
 
     Such an end begins with a dash or a bar between spaces: " - Wikipedia", " | Company Handbook".
     """
-    ended = [(document, _SITE.search(document.title)) for document in documents]
+    documents = list(documents)
+    site_ends = [_SITE.search(document.title) for document in documents]
     # Versions of one document count as one title.
-    sharing: dict[str, set[str]] = defaultdict(set)
-    for document, end in ended:
-        if end:
-            sharing[match_key(end[0])].add(_work_of(document))
-    return [
-        document._replace(title=document.title[: end.start()])
-        if end and end.start() and len(sharing[match_key(end[0])]) >= SITE_TITLES
-        else document
-        for document, end in ended
-    ]
+    works_with_end: dict[str, set[str]] = defaultdict(set)
+    for document, site_end in zip(documents, site_ends, strict=True):
+        if site_end:
+            works_with_end[match_key(site_end[0])].add(_work_of(document))
+    without_ends: list[TitleRow] = []
+    for document, site_end in zip(documents, site_ends, strict=True):
+        subject = document.title
+        # A title that is nothing but such an end stays.
+        if site_end and site_end.start() > 0:
+            n_titles = len(works_with_end[match_key(site_end[0])])
+            if n_titles >= SITE_TITLES:
+                subject = document.title[: site_end.start()]
+        without_ends.append(document._replace(title=subject))
+    return without_ends
 
 
 def may_name(title: str, title_from: str) -> bool:
@@ -153,14 +167,15 @@ def title_aliases(title: str) -> list[str]:
     person = _CATALOGUED_PERSON.match(name)
     if person:
         return [f"{person['given']} {person['surname']}"]
-    found = _QUALIFIER.search(name)
-    base = name[: found.start()] if found else ""
-    if not found or not base:
+    qualified = _QUALIFIER.search(name)
+    if not qualified:
         return []
-    within = clean_name(found["within"] or "")
-    if within and is_chinese(base) != is_chinese(within):
-        return [base, within]
-    return [base]
+    base = name[: qualified.start()]
+    if not base:
+        return []
+    qualifier = clean_name(qualified["within"] or "")
+    is_in_other_script = is_chinese(base) != is_chinese(qualifier)
+    return [base, qualifier] if qualifier and is_in_other_script else [base]
 
 
 def title_forms(title: str) -> list[str]:
@@ -178,12 +193,14 @@ class Spellings:
     def __init__(self, names: Iterable[tuple[str, str]]) -> None:
         """Take pairs of a beginning and a name."""
         self._names: set[str] = set()
-        lengths: dict[str, set[int]] = defaultdict(set)
+        lengths_of_names: dict[str, set[int]] = defaultdict(set)
         for beginning, name in names:
             self._names.add(name)
-            lengths[beginning].add(len(name))
+            lengths_of_names[beginning].add(len(name))
+        # The longest first, so that no search stops at a name within a longer one.
         self._lengths = {
-            beginning: sorted(found, reverse=True) for beginning, found in lengths.items()
+            beginning: sorted(lengths, reverse=True)
+            for beginning, lengths in lengths_of_names.items()
         }
 
     def at(self, beginning: str, text: str, start: int) -> Iterator[str]:
@@ -205,8 +222,12 @@ class Gazetteer:
 
     def __init__(self, names: Iterable[str]) -> None:
         distinct = frozenset(names)
-        pairs = [(_beginning(name), name) for name in distinct]
-        self._spellings = Spellings((beginning, name) for beginning, name in pairs if beginning)
+        searched: list[tuple[str, str]] = []
+        for name in distinct:
+            beginning = _beginning(name)
+            if beginning:
+                searched.append((beginning, name))
+        self._spellings = Spellings(searched)
         self.keys = frozenset(map(match_key, distinct))
 
     @classmethod
@@ -217,7 +238,9 @@ class Gazetteer:
 
     def find(self, sentence: str) -> list[Name]:
         """Return the names in the sentence, none overlapping; line breaks count as spaces."""
-        return leftmost_longest(list(self._longest_at_each_word(sentence.replace("\n", " "))))
+        on_one_line = sentence.replace("\n", " ")
+        found = self._longest_at_each_word(on_one_line)
+        return leftmost_longest(list(found))
 
     def _longest_at_each_word(self, sentence: str) -> Iterator[Name]:
         """Yield the longest name that begins at each word or Chinese character."""
@@ -267,8 +290,10 @@ def _words(text: str) -> list[str]:
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    return [character for character in decomposed if character.isalnum()]
+    decomposed = unicodedata.normalize("NFKD", text)
+    # Folding the case of a letter may compose it again.
+    folded = unicodedata.normalize("NFKD", decomposed.casefold())
+    return [character for character in folded if character.isalnum()]
 
 
 def _beginning(name: str) -> str | None:
