@@ -31,8 +31,9 @@ def check_property(
     """Return the decision with the name that the ontology gives the property.
 
     The type of the entity is that of an earlier correction among ``others``, else that of the last
-    run. An entity of no known type may have the properties of each type. Raises UsageError where no
-    such type has the property, and for a value that is none of the property.
+    run. A type that the ontology does not have, such as OTHER, has no properties but those of all
+    types. An entity that the last run did not have may have the properties of each type. Raises
+    UsageError where no such type has the property, and for a value that is none of the property.
     """
     ids = list_id_properties(project.root / FOLDER)
     ontology = read_ontology(project.root) or OPEN
@@ -42,15 +43,16 @@ def check_property(
             "corrections: ontology.yaml declares no property of entities; declare it there first,"
             " as docs/knowledge.md shows"
         )
-    type = _find_type(project, workflow, decision.entity, others)
-    known = TypeNames.of((each.name, each.synonyms) for each in ontology.entity_types).find(type)
+    given_type = _find_type(project, workflow, decision.entity, others)
+    names = TypeNames.of((each.name, each.synonyms) for each in ontology.entity_types)
+    type = names.find(given_type) or given_type
     of_any_type = by_type.get(ANY_TYPE, ())
-    candidates = {known: by_type.get(known, of_any_type)} if known else by_type
+    candidates = {type: by_type.get(type, of_any_type)} if type else by_type
     found = _find_property(decision.property, candidates)
     if not found:
         if ontology.otherwise.properties == KEEP:
             return decision
-        raise UsageError(_explain_unknown(decision.property, known, candidates))
+        raise UsageError(_explain_unknown(decision, type, by_type))
     if isinstance(decision, SetProperty):
         _check_value(decision, found)
     names = {property.name for property in found.values()}
@@ -71,13 +73,26 @@ def _find_property(
 
 
 def _explain_unknown(
-    name: str, type: str | None, candidates: Mapping[str, Sequence[Property]]
+    decision: PropertyDecision, type: str, by_type: Mapping[str, Sequence[Property]]
 ) -> str:
-    """Return the message that no candidate has the property. ``type`` is None if not known."""
+    """Return the message that the type lacks the property. ``type`` is "" if not known."""
+    name = decision.property
+    candidates = {type: by_type.get(type, by_type.get(ANY_TYPE, ()))} if type else by_type
     names = sorted({each.name for properties in candidates.values() for each in properties})
+    others = sorted(_find_property(name, by_type))
+    advice: list[str] = []
+    if names:
+        advice.append(f"use one of {', '.join(names)}")
+    if others:
+        # It stands in the file, so the type of the entity may be what is wrong.
+        having = " or ".join(others)
+        advice.append(
+            f"give '{decision.entity}' the type {having} first, which has it ('graphmill"
+            " corrections add set_type'), or run first if ontology.yaml has changed"
+        )
     fact = f"type {type} has no property '{name}'" if type else f"no type has a property '{name}'"
-    advice = f"use one of {', '.join(names)}" if names else "declare it there first"
-    return f"corrections: {fact} in ontology.yaml; {advice}"
+    to_do = ", or ".join(advice) or "declare it there first"
+    return f"corrections: {fact} in ontology.yaml; {to_do}"
 
 
 def _check_value(decision: SetProperty, found: Mapping[str, Property]) -> None:

@@ -138,6 +138,20 @@ def test_the_type_of_the_last_run_decides_which_properties_an_entity_has(folder:
             project.add_correction({**HEIGHT, "entity": "Mira Vale"}, "fast")
 
 
+def test_an_entity_outside_the_ontology_gets_a_property_after_its_type(tmp_path: Path):
+    folder = new_lights(tmp_path / "p")
+    with folder.open() as project:
+        project.index("fast")
+        types = dict(project.table("entities", "fast")[["name", "type"]].to_numpy().tolist())
+        assert types["Harrow Light"] == "OTHER"
+        with pytest.raises(UsageError, match=r"type OTHER has no property 'height'.*type THING"):
+            project.add_correction(HEIGHT, "fast")
+        project.add_correction(THING, "fast")
+        project.add_correction(HEIGHT, "fast")
+        project.index("fast")
+        assert [value for _, _, value, *_ in values(project)] == ["365.76"]
+
+
 def test_a_synonym_becomes_the_name_of_the_property(folder: ProjectFolder):
     with folder.open() as project:
         added = project.add_correction({**HEIGHT, "property": "Tallness"}, "fast")
