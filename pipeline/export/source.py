@@ -40,14 +40,8 @@ class ExportSource:
         """Raise UsageError if the workflow has no tables yet, or one of the tables is missing."""
         workflow, tables = self.manifest.workflow, self.manifest.tables
         if not tables:
-            others = " or ".join(
-                f"--workflow {name}" for name in self.snapshots.workflows() if name != workflow
-            )
-            or_name = f", or name one that has tables: {others}" if others else ""
-            raise UsageError(
-                f"workflow '{workflow}': nothing to export; run 'graphmill index {workflow}'"
-                f" first{or_name}"
-            )
+            advice = self.snapshots.advise_without_tables(workflow, "--workflow")
+            raise UsageError(f"workflow '{workflow}': nothing to export; {advice}")
         if missing := [name for name in names if name not in tables]:
             raise UsageError(
                 f"workflow '{workflow}': it writes no {', '.join(missing)}; export another workflow"

@@ -320,10 +320,8 @@ def load_stage(project: Services, state: RunState) -> None:
     else:
         manifest = manifest_of(run, name, project.snapshots, project.runs.ids(name))
     if not manifest.tables:
-        raise UsageError(
-            f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index"
-            f" {manifest.workflow}' first"
-        )
+        advice = project.snapshots.advise_without_tables(name, "graphmill load")
+        raise UsageError(f"workflow '{name}': nothing to load; {advice}")
     views = _views_to_load(project, manifest, is_earlier=run is not None)
     started = time.perf_counter()
     state.runner.progress.load_started()

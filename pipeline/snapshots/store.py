@@ -233,6 +233,15 @@ class SnapshotStore:
             names.add(PurePosixPath(kept.name).parent.name)
         return sorted(names)
 
+    def advise_without_tables(self, workflow: str, naming: str) -> str:
+        """Return what to do where a workflow has no tables: run it, or name one that has some.
+
+        ``naming``: what stands before the name of the other workflow in a command.
+        """
+        run = f"run 'graphmill index {workflow}' first"
+        others = [f"{naming} {name}" for name in self.workflows() if name != workflow]
+        return f"{run}, or name one that has tables: {' or '.join(others)}" if others else run
+
     def all_files(self) -> list[Kept]:
         """Return every file of a table and every record of a step; other files are not ours."""
         return [kept for kept in self.folder.listed() if OWN_FILE.fullmatch(kept.name)]

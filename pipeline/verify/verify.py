@@ -92,10 +92,8 @@ def verify(
     software has loaded a store.
     """
     if not manifest.tables:
-        raise UsageError(
-            f"workflow '{manifest.workflow}': no tables yet; run 'graphmill index"
-            f" {manifest.workflow}'"
-        )
+        advice = snapshots.advise_without_tables(manifest.workflow, "graphmill verify")
+        raise UsageError(f"workflow '{manifest.workflow}': no tables yet; {advice}")
     require_sources(manifest.tables)
     refuse_other_owner(stores[0].workspace, of_others(stores, owner).values(), action=VERIFY)
     wanted = DesiredRows(manifest, snapshots, max_types)

@@ -71,7 +71,15 @@ def test_verify_and_repair(folder: ProjectFolder):
 def test_verify_where_there_is_nothing(folder: ProjectFolder):
     found = folder.invoke("verify", "index")
     assert found.exit_code == 2
-    assert "workflow 'index': no tables yet; run 'graphmill index index'" in found.stderr
+    assert "workflow 'index': no tables yet; run 'graphmill index index' first" in found.stderr
+    assert "or name one that has tables: graphmill verify fast" in found.stderr
+
+
+def test_a_load_of_a_workflow_without_tables_names_those_that_have_some(folder: ProjectFolder):
+    found = folder.invoke("load", "index", "--replace")
+    assert found.exit_code == 2
+    assert "nothing to load; run 'graphmill index index' first" in found.stderr
+    assert "or name one that has tables: graphmill load fast" in found.stderr
 
 
 def test_workspaces(folder: ProjectFolder):
