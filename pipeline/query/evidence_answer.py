@@ -201,10 +201,16 @@ def _list_properties(context: Context, marks: Marks) -> list[str]:
 
 
 def _fact_line(link: Relationship, number: int | None) -> str:
-    """Return a line for the relationship, with the number of a shown passage that is its source."""
+    """Return a line for the relationship, with the number of a shown passage that is its source.
+
+    A relationship without a description, such as a row of a table, is told by its keywords. The
+    first of them is its type.
+    """
     ends = f"{inert(link.source)} -> {inert(link.target)}"
+    told = link.description or ", ".join(link.keywords)
+    after_ends = f": {_shorten(told)}" if told else ""
     mark = "" if number is None else f" [{number}]"
-    return f"- {ends}: {_shorten(link.description)}{mark}"
+    return f"- {ends}{after_ends}{mark}"
 
 
 def _shorten(text: str) -> str:

@@ -88,6 +88,18 @@ def test_a_fact_that_a_shown_passage_holds_is_neither_shown_nor_sent():
     assert "-----Relationships-----" not in context(passages, facts[:1]).text
 
 
+def test_a_fact_without_a_description_is_told_by_its_type():
+    bare = relationship("Ada", "Mill Ltd", "", ["c0"])
+    typed = Relationship(**{**bare, "keywords": ["EMPLOYED_BY", "since 1850"]})
+    untyped = Relationship(**{**bare, "keywords": []})
+    passages = [Passage(**chunk("c0", "Tea is drunk."))]
+    found = Evidence(relationships=[typed, untyped])
+    shown = build_context(question(mode="graph"), found, passages, CharacterTokens(), 0)
+    text, _ = build_evidence_answer(shown)
+    facts = text.partition("Facts:\n")[2].splitlines()
+    assert facts == ["- Ada -> Mill Ltd: EMPLOYED_BY, since 1850 [1]", "- Ada -> Mill Ltd [1]"]
+
+
 def test_a_fact_of_a_passage_without_room_is_sent():
     asked = question(mode="graph", max_total_tokens=600)
     far = Passage(**chunk("c9", "Bea kept the log of the mill. " + "x" * 2000, "doc-9"))
