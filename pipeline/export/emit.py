@@ -69,24 +69,26 @@ def _update_files(
 
     Return the names of the files that were written.
     """
-    there = _read_record(folder)
-    if not wanted and not there:
+    emitted = _read_record(folder)
+    if not wanted and not emitted:
         return []
     stale: dict[str, tuple[Snapshot, Format]] = {
         name: (snapshot, format)
         for name, (snapshot, format) in wanted.items()
-        if not _is_up_to_date(folder / name, there.get(name), snapshot.sha256)
+        if not _is_up_to_date(folder / name, emitted.get(name), snapshot.sha256)
     }
-    gone = sorted(set(there) - set(wanted))
+    no_longer_wanted = sorted(set(emitted) - set(wanted))
     # The files are listed before they are written: after a crash they are known as emitted.
-    _write_record(folder, {**there, **dict.fromkeys(stale, _EmittedFile())})
+    unfinished = dict.fromkeys(stale, _EmittedFile())
+    _write_record(folder, {**emitted, **unfinished})
     for name, (snapshot, format) in stale.items():
+        write = WRITERS[format]
         with new_file(folder / name) as path:
-            WRITERS[format](snapshots, snapshot, path)
-        there[name] = _EmittedFile(snapshot.sha256, sha256_of(folder / name))
-    for name in gone:
+            write(snapshots, snapshot, path)
+        emitted[name] = _EmittedFile(snapshot.sha256, sha256_of(folder / name))
+    for name in no_longer_wanted:
         (folder / name).unlink(missing_ok=True)
-    _write_record(folder, {name: there[name] for name in wanted})
+    _write_record(folder, {name: emitted[name] for name in wanted})
     return list(stale)
 
 
@@ -132,15 +134,18 @@ def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> 
 def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
     """Write a table as CSV, with lists and records as texts of JSON."""
     schema = snapshots.tables.schema(snapshot)
-    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
-    flat = pa.schema(
-        [(field.name, STRING if field.name in nested else field.type) for field in schema]
-    )
+    nested: list[str] = []
+    types: dict[str, pa.DataType] = {}
+    for field in schema:
+        is_nested = pa.types.is_nested(field.type)
+        types[field.name] = STRING if is_nested else field.type
+        if is_nested:
+            nested.append(field.name)
     frames = (
         with_json_texts(as_frame(batch), nested)
         for batch in snapshots.tables.read_batches(snapshot)
     )
-    write_rows(path.parent, path.name, flat, frames)
+    write_rows(path.parent, path.name, pa.schema(list(types.items())), frames)
 
 
 def _write_json(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:

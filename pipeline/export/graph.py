@@ -59,26 +59,33 @@ def graph_of(
 
     source.require(*GRAPH)
     graph: nx.MultiDiGraph = nx.MultiDiGraph()
-    beside = memberships(source)
+    communities_and_places = memberships(source)
     properties = Properties(source)
     for entities in source.batches("entities"):
-        chosen = entities if only is None else entities[entities["id"].isin(only)]
-        for row in chosen.join(beside, on="id").to_dict("records"):
+        taken = entities if only is None else entities[entities["id"].isin(only)]
+        nodes = taken.join(communities_and_places, on="id")
+        for row in nodes.to_dict("records"):
             id = row.pop("id")
-            said = properties.of_entity.get(id, {})
-            own = {f"{PREFIX}{name}": value for name, value in said.items()}
-            graph.add_node(_xml_text(id), **_attributes({"label": row["name"], **row, **own}))
+            attributes: dict[Any, Any] = {"label": row["name"], **row}
+            for name, value in properties.of_entity.get(id, {}).items():
+                attributes[f"{PREFIX}{name}"] = value
+            graph.add_node(_xml_text(id), **_to_attributes(attributes))
     batches = source.batches("relationships")
     if stated:
         batches = with_statements(batches, source)
     for links in batches:
-        chosen = links if only is None else links[links[ENDS].isin(only).all(axis=1)]
-        for row in chosen.rename(columns=NAMES_OF_ENDS).to_dict("records"):
+        taken = links
+        if only is not None:
+            are_both_ends_taken = links[ENDS].isin(only).all(axis=1)
+            taken = links[are_both_ends_taken]
+        edges = taken.rename(columns=NAMES_OF_ENDS)
+        for row in edges.to_dict("records"):
             statements = row.pop("statements", [])
             if statements:
+                # Each of them is the JSON of one statement.
                 row["statements"] = f"[{', '.join(statements)}]"
             id, one, other = (_xml_text(row.pop(name)) for name in ("id", *ENDS))
-            graph.add_edge(one, other, key=id, **_attributes(row))
+            graph.add_edge(one, other, key=id, **_to_attributes(row))
     return graph
 
 
@@ -96,20 +103,25 @@ def without_parallels(graph: "nx.MultiDiGraph") -> "nx.DiGraph":
     return simple
 
 
-def _attributes(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _to_attributes(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the cells of a row as attributes, without missing ones."""
-    cells = {_xml_text(str(name)): _attribute(cell) for name, cell in row.items()}
-    return {name: cell for name, cell in cells.items() if cell is not None}
+    attributes: dict[str, Any] = {}
+    for name, cell in row.items():
+        value = _to_attribute(cell)
+        if value is not None:
+            attributes[_xml_text(str(name))] = value
+    return attributes
 
 
-def _attribute(cell: Any) -> str | int | float | None:
+def _to_attribute(cell: Any) -> str | int | float | None:
     """Return a cell as a text or a number; None for a missing value."""
     if isinstance(cell, str):
         return _xml_text(cell)
     if isinstance(cell, Mapping):
         return _xml_text(json.dumps(cell, ensure_ascii=False, default=str))
     if pd.api.types.is_list_like(cell):
-        return _xml_text(SEPARATOR.join(_format_item(item) for item in cell))
+        items = map(_format_item, cell)
+        return _xml_text(SEPARATOR.join(items))
     if pd.isna(cell):
         return None
     return cell if isinstance(cell, int | float) else str(cell)
@@ -117,7 +129,9 @@ def _attribute(cell: Any) -> str | int | float | None:
 
 def _format_item(item: Any) -> str:
     """Return an item of a list as text; an item of ``types`` is a type with its count."""
-    return f"{item['type']} ({item['count']})" if isinstance(item, Mapping) else str(item)
+    if isinstance(item, Mapping):
+        return f"{item['type']} ({item['count']})"
+    return str(item)
 
 
 def _xml_text(text: str) -> str:

@@ -161,8 +161,11 @@ def _write_table(folder: Path, name: str, columns: Columns) -> int:
 
 def _make_array(cells: Any, type: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
     if cells is None:
-        cells = [[] if is_list(type) else None] * rows
-    return cells.cast(type) if isinstance(cells, pa.ChunkedArray) else pa.array(cells, type)
+        empty = [] if is_list(type) else None
+        return pa.array([empty] * rows, type)
+    if isinstance(cells, pa.ChunkedArray):
+        return cells.cast(type)
+    return pa.array(cells, type)
 
 
 def _rename_columns(table: pa.Table, **renamed: str) -> Columns:
@@ -205,7 +208,9 @@ def _make_text_units(
 
 def _group_by_unit(table: pa.Table) -> pd.Series:
     """Return, by the id of a text unit, the list of ids of the rows that come from it."""
-    pairs = table.select(["id", "text_unit_ids"]).to_pandas().explode("text_unit_ids")
+    rows = table.select(["id", "text_unit_ids"]).to_pandas()
+    # A row for each pair of an id and a text unit.
+    pairs = rows.explode("text_unit_ids")
     return pairs.groupby("text_unit_ids", sort=False)["id"].agg(list)
 
 
@@ -231,16 +236,23 @@ def _make_communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:
 
 def _make_reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int]) -> Columns:
     """Return the columns of reports; a report without its community is left out."""
-    rows = [row for row in reports.to_pylist() if row["id"] in numbers]
     ids = communities["id"].to_pylist()
     children_of = dict(zip(ids, communities["children"].to_pylist(), strict=True))
-    columns: Columns = {name: [row[name] for row in rows] for name in SAME_FIELDS}
-    columns["community"] = [numbers[row["id"]] for row in rows]
-    columns["parent"] = [numbers.get(row["parent"], NO_PARENT) for row in rows]
-    columns["children"] = [[numbers[child] for child in children_of[row["id"]]] for row in rows]
-    columns["full_content"] = [row["content"] for row in rows]
-    columns["rank"] = [row["rating"] for row in rows]
-    replies = [{name: row[name] for name in REPLY_FIELDS} for row in rows]
-    columns["full_content_json"] = [json.dumps(reply, ensure_ascii=False) for reply in replies]
-    columns["period"] = [""] * len(rows)
-    return columns
+    rows: list[dict[str, Any]] = []
+    for report in reports.to_pylist():
+        id = report["id"]
+        if id not in numbers:
+            continue
+        reply = {name: report[name] for name in REPLY_FIELDS}
+        row = {name: report[name] for name in SAME_FIELDS}
+        row["community"] = numbers[id]
+        row["parent"] = numbers.get(report["parent"], NO_PARENT)
+        row["children"] = [numbers[child] for child in children_of[id]]
+        row["full_content"] = report["content"]
+        row["rank"] = report["rating"]
+        row["full_content_json"] = json.dumps(reply, ensure_ascii=False)
+        row["period"] = ""
+        rows.append(row)
+    # Rows are numbered when they are written.
+    names = [name for name in SCHEMAS["community_reports"] if name != NUMBER]
+    return {name: [row[name] for row in rows] for name in names}

@@ -16,13 +16,19 @@ def memberships(source: ExportSource) -> pd.DataFrame:
     ``community_1`` and so on are its communities of each level. ``x`` and ``y`` are its place. A
     column without any value is left out.
     """
-    table = next((name for name in (PLACED, FOUND) if source.has(name)), None)
-    if table is None:
+    if source.has(PLACED):
+        table = source.table(PLACED)
+    elif source.has(FOUND):
+        table = source.table(FOUND)
+    else:
         return pd.DataFrame(index=pd.Index([], dtype=object))
-    nodes = source.table(table).to_pandas().sort_values("level", kind="stable")
-    of_levels = nodes.pivot(index="entity_id", columns="level", values="community_id")
+    nodes = table.to_pandas().sort_values("level", kind="stable")
     # Rows are sorted by level, so the last one of an entity is that of its smallest community.
     smallest = nodes.drop_duplicates("entity_id", keep="last").set_index("entity_id")
-    smallest = smallest.astype({"level": "Int64"}).rename(columns={"community_id": "community"})
-    found = smallest[["community", "level", "x", "y"]].join(of_levels.add_prefix(LEVEL))
-    return found.dropna(axis="columns", how="all")
+    smallest = smallest.rename(columns={"community_id": "community"})
+    # This type of integers has missing values: entities without a community have none.
+    smallest = smallest.astype({"level": "Int64"})
+    community_of_level = nodes.pivot(index="entity_id", columns="level", values="community_id")
+    community_of_level = community_of_level.add_prefix(LEVEL)
+    columns = smallest[["community", "level", "x", "y"]].join(community_of_level)
+    return columns.dropna(axis="columns", how="all")

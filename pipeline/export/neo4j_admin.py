@@ -155,10 +155,13 @@ def _write_with_header(
     folder: Path, name: str, columns: Mapping[str, pa.DataType], frames: Iterator[pd.DataFrame]
 ) -> dict[str, int]:
     """Write NAME_header.csv and NAME.csv; return the number of rows of each, 0 for the header."""
-    with new_file(folder / f"{name}_header.csv") as path:
+    header_name = f"{name}_header.csv"
+    with new_file(folder / header_name) as path:
         path.write_text(",".join(columns) + "\n", encoding="utf-8")
-    rows = write_rows(folder, f"{name}.csv", pa.schema(list(columns.items())), frames, header=False)
-    return {f"{name}_header.csv": 0, f"{name}.csv": rows}
+    rows_name = f"{name}.csv"
+    schema = pa.schema(list(columns.items()))
+    n_rows = write_rows(folder, rows_name, schema, frames, header=False)
+    return {header_name: 0, rows_name: n_rows}
 
 
 def _count_kept_types(source: ExportSource) -> Collection[str]:
@@ -180,8 +183,9 @@ def _node_rows(
     nodes = placed(sourced_nodes(entities), layout)
     nodes = nodes.assign(properties=[properties.dump(id) for id in nodes["id"]])
     rows = _as_stored(nodes, ["source_id"], source)
-    incomplete = properties.find_incomplete(list(rows["id"]))
-    rows["row_hash"] = rows["row_hash"].mask(rows["id"].isin(incomplete), "")
+    incomplete_ids = properties.find_incomplete(list(rows["id"]))
+    is_incomplete = rows["id"].isin(incomplete_ids)
+    rows["row_hash"] = rows["row_hash"].mask(is_incomplete, "")
     rows = properties.add_columns(rows, UNIT)
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
@@ -221,7 +225,8 @@ def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd
     empty list. Without its hash, the next load writes the row again.
     """
     hashed = with_hashes(rows)
-    has_empty_list = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
+    is_empty = [rows[name].map(len) == 0 for name in lists]
+    has_empty_list = pd.concat(is_empty, axis=1).any(axis=1)
     stored = cap_sources(hashed, source.max_source_ids)
     stored["row_hash"] = hashed["row_hash"].mask(has_empty_list, "")
     stored["source_count:long"] = rows["source_id"].map(len)
@@ -231,4 +236,6 @@ def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd
 
 def _join_items(lists: pd.Series) -> list[str]:
     """Return each list of texts as one cell for the import tool."""
-    return joined([[item.replace(UNIT, "") for item in items] for items in lists], UNIT)
+    # A text with the separator in it would become two items.
+    without_separator = [[item.replace(UNIT, "") for item in items] for items in lists]
+    return joined(without_separator, UNIT)

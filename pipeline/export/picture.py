@@ -26,6 +26,7 @@ LONGEST_LABEL, LONGEST_TEXT = 28, 300
 CHARACTER, LINE = 6.8, 14
 """About the width and the height of a character, from which the space of a label is estimated."""
 SEED = 20240401
+"""Any number would do; it is fixed, so that a graph always has the same picture."""
 
 
 class Spot(NamedTuple):
@@ -116,18 +117,25 @@ def neighbourhood(source: ExportSource, entity: str, hops: int) -> list[str]:
     The nearest come first. Those at the same distance are sorted by the weight of their
     relationships to nearer ones, heaviest first, then id.
     """
-    links = pd.concat(source.batches("relationships", [*ENDS, "weight"]))
-    turned = links.rename(columns=dict(zip(ENDS, reversed(ENDS), strict=True)))
-    # Both directions of each relationship, so that the first column is always the nearer end.
-    steps = pd.concat([links, turned]).groupby(ENDS)["weight"].sum().reset_index()
     near, far = ENDS
-    found, border = [entity], [entity]
+    links = pd.concat(source.batches("relationships", [*ENDS, "weight"]))
+    turned = links.rename(columns={near: far, far: near})
+    # Both directions of each relationship, so that the first column is always the nearer end.
+    both_ways = pd.concat([links, turned])
+    steps = both_ways.groupby(ENDS)["weight"].sum().reset_index()
+    reached = [entity]
+    border = [entity]
     for _ in range(hops):
-        outward = steps[steps[near].isin(border) & ~steps[far].isin(found)]
-        weights = outward.groupby(far)["weight"].sum().sort_index()
-        border = weights.sort_values(ascending=False, kind="stable").index.tolist()
-        found += border
-    return found
+        begins_at_border = steps[near].isin(border)
+        leads_back = steps[far].isin(reached)
+        outward = steps[begins_at_border & ~leads_back]
+        weights = outward.groupby(far)["weight"].sum()
+        # Sorted by id first: a stable sort by weight keeps that order among equal weights.
+        by_id = weights.sort_index()
+        heaviest_first = by_id.sort_values(ascending=False, kind="stable")
+        border = heaviest_first.index.tolist()
+        reached += border
+    return reached
 
 
 def picture_of(
@@ -150,10 +158,12 @@ def picture_of(
         )
     graph = without_parallels(graph_of(source, ids[:most], stated=False))
     if only is not None:
-        links = graph.edges(data="id")
-        graph.remove_edges_from([(one, other) for one, other, id in links if id not in only])
+        # A list, since a graph cannot change while its edges are read.
+        others = [(start, end) for start, end, id in graph.edges(data="id") if id not in only]
+        graph.remove_edges_from(others)
     _lay_out(graph)
-    return Picture(graph, title, focus, max(0, len(ids) - most))
+    n_left_out = max(0, len(ids) - most)
+    return Picture(graph, title, focus, n_left_out)
 
 
 def _lay_out(graph: "nx.DiGraph") -> None:

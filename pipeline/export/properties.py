@@ -47,22 +47,30 @@ class Properties:
         All values of a column of the import tool have one form. Where some entities have a list of
         conflicting values, the column holds the other entities' single values.
         """
-        found: dict[str, set[Form]] = {}
+        forms_of_values: dict[str, set[Form]] = {}
         for properties in self.of_entity.values():
             for name, value in properties.items():
-                found.setdefault(name, set()).add(form_of(value))
-        names = [name for name in sorted(found) if _PLAIN_NAME.fullmatch(name)]
-        return {name: _choose_form(found[name]) for name in names}
+                forms = forms_of_values.setdefault(name, set())
+                forms.add(form_of(value))
+        chosen: dict[str, Form] = {}
+        for name in sorted(forms_of_values):
+            if _PLAIN_NAME.fullmatch(name):
+                chosen[name] = _choose_form(forms_of_values[name])
+        return chosen
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
         """The columns of the import tool, by their names in its header."""
-        found: dict[str, pa.DataType] = {}
+        types: dict[str, pa.DataType] = {}
         for name, form in self.forms.items():
             kind, type = _KINDS[form.kind]
-            end = "[]" if form.is_list else ""
-            found[f"{PREFIX}{name}:{kind}{end}"] = pa.large_string() if form.is_list else type
-        return found
+            header = f"{PREFIX}{name}:{kind}"
+            if form.is_list:
+                # The items of a list are joined to one text.
+                types[f"{header}[]"] = pa.large_string()
+            else:
+                types[header] = type
+        return types
 
     def dump(self, id: str) -> str:
         """Return the properties of an entity as the JSON that a load hashes, "" without any."""
@@ -70,8 +78,8 @@ class Properties:
 
     def add_columns(self, rows: pd.DataFrame, separator: str) -> pd.DataFrame:
         """Return the rows with ``columns``; a value of another form than its column is missing."""
-        named = zip(self.columns, self.forms.items(), strict=True)
-        for column, (name, form) in named:
+        # Both have one entry for each property, in the same order.
+        for column, (name, form) in zip(self.columns, self.forms.items(), strict=True):
             values = [self._read_value(id, name, form) for id in rows["id"]]
             if form.is_list:
                 values = [_join_list(value, separator) for value in values]
@@ -80,16 +88,20 @@ class Properties:
 
     def find_incomplete(self, ids: Collection[str]) -> set[str]:
         """Return the entities that have a property which their columns cannot hold."""
-        found: set[str] = set()
+        incomplete: set[str] = set()
         for id in ids:
-            for name, value in self.of_entity.get(id, {}).items():
+            properties = self.of_entity.get(id, {})
+            for name, value in properties.items():
                 if self.forms.get(name) != form_of(value):
-                    found.add(id)
-        return found
+                    incomplete.add(id)
+        return incomplete
 
     def _read_value(self, id: str, name: str, form: Form) -> Any:
+        """Return the value of a property; None without one, or if it is of another form."""
         value = self.of_entity.get(id, {}).get(name)
-        return value if value is not None and form_of(value) == form else None
+        if value is None or form_of(value) != form:
+            return None
+        return value
 
 
 def _join_list(value: list[Any] | None, separator: str) -> str | None:
@@ -101,11 +113,16 @@ def _join_list(value: list[Any] | None, separator: str) -> str | None:
 
 def form_of(value: Any) -> Form:
     """Return the form of a value; the items of a list have one type."""
-    is_list = isinstance(value, list)
-    return Form(type(value[0] if is_list else value), is_list)
+    if isinstance(value, list):
+        return Form(type(value[0]), is_list=True)
+    return Form(type(value), is_list=False)
 
 
 def _choose_form(forms: Collection[Form]) -> Form:
     """Return the form of a column: a single value before a list, a text before a number."""
-    order = list(_KINDS)
-    return min(forms, key=lambda form: (form.is_list, order.index(form.kind)))
+    kinds = list(_KINDS)
+
+    def rank_form(form: Form) -> tuple[bool, int]:
+        return form.is_list, kinds.index(form.kind)
+
+    return min(forms, key=rank_form)

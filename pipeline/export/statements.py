@@ -16,6 +16,8 @@ FIELDS = ("type", "description", "text_unit_id")
 SET_FIELDS = ("valid_from", "valid_to")
 """The fields that a statement has in an export if they are set."""
 RELATIONSHIP = "relationship_id"
+NO_GROUP: tuple[str | None, list[str]] = (None, [])
+"""The id and the statements behind those of the last relationship."""
 
 
 def with_statements(frames: Iterable[pd.DataFrame], source: ExportSource) -> Iterator[pd.DataFrame]:
@@ -25,21 +27,23 @@ def with_statements(frames: Iterable[pd.DataFrame], source: ExportSource) -> Ite
     a batch of each is in memory. The lists are empty if the workflow makes no statements.
     """
     groups = _group_statements(source) if source.has(TABLE) else iter(())
-    group = next(groups, None)
+    relationship_id, statements = next(groups, NO_GROUP)
     for frame in frames:
         lists: list[list[str]] = []
         for id in frame["id"]:
             # Statements whose relationship is not in the table are left out.
-            while group is not None and group[0] < id:
-                group = next(groups, None)
-            lists.append(group[1] if group is not None and group[0] == id else [])
+            while relationship_id is not None and relationship_id < id:
+                relationship_id, statements = next(groups, NO_GROUP)
+            lists.append(statements if relationship_id == id else [])
         yield frame.assign(statements=pd.Series(lists, frame.index, dtype=object))
 
 
 def _group_statements(source: ExportSource) -> Iterator[tuple[str, list[str]]]:
     """Yield the id of each relationship that has statements, with its statements as JSON texts."""
-    for id, rows in groupby(_read_statements(source), key=itemgetter(RELATIONSHIP)):
-        yield id, [format_statement(row) for row in rows]
+    by_relationship = groupby(_read_statements(source), key=itemgetter(RELATIONSHIP))
+    for id, rows in by_relationship:
+        statements = [format_statement(row) for row in rows]
+        yield id, statements
 
 
 def _read_statements(source: ExportSource) -> Iterator[Mapping[Any, Any]]:
@@ -53,7 +57,9 @@ def format_statement(row: Mapping[Any, Any]) -> str:
     It has FIELDS, those of SET_FIELDS that are set, and ``attributes`` if there are any.
     """
     statement = {name: row[name] for name in FIELDS}
-    statement |= {name: row[name] for name in SET_FIELDS if row[name]}
+    for name in SET_FIELDS:
+        if row[name]:
+            statement[name] = row[name]
     attributes = json.loads(row["attributes"] or "{}")
     if attributes:
         statement["attributes"] = attributes

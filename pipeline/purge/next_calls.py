@@ -1,8 +1,8 @@
 """Count how much the next run has to ask again after a purge. People are told before the purge
 begins."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -38,49 +38,76 @@ class NextCalls:
     @classmethod
     def after(cls, project: Services, taken: "Sequence[TakenOut]") -> "NextCalls":
         """Count each request once, however many workflows have it."""
-        total, seen = cls(), set[str]()
+        total = cls()
+        counted_keys = set[str]()
         # It is the history of all calls, so it is read once.
         usage = read_usage(project.usage_folder)
-        for one in taken:
-            steps = {step.id: step for step in project.workflow(one.manifest.workflow).steps}
-            for name, missing in one.missing.items():
-                chats = {key: tokens for key, tokens in missing.chats.items() if key not in seen}
-                texts = {key: tokens for key, tokens in missing.texts.items() if key not in seen}
-                seen |= {*chats, *texts}
-                models = project.resources.models_of(steps[name]).values()
-                for model in models:
-                    is_chat = isinstance(model, ChatModel)
-                    asked = chats if is_chat else texts
-                    size = 1 if is_chat else getattr(model, "batch_size", TEXTS_OF_A_CALL)
-                    said = _usual_reply(usage, name) if is_chat else 0
-                    total = total._with(is_chat, asked, ceil(len(asked) / size), said, model)
+        for workflow in taken:
+            steps = {step.id: step for step in project.workflow(workflow.manifest.workflow).steps}
+            for name, missing in workflow.missing.items():
+                chats = _leave_out(missing.chats, counted_keys)
+                texts = _leave_out(missing.texts, counted_keys)
+                counted_keys |= {*chats, *texts}
+                for model in project.resources.models_of(steps[name]).values():
+                    if isinstance(model, ChatModel):
+                        total = total._with_replies(chats, _usual_reply(usage, name), model)
+                    else:
+                        total = total._with_vectors(texts, model)
         return total
 
-    def _with(
-        self, is_chat: bool, asked: dict[str, int], calls: int, said: float, model: object
+    def _with_replies(
+        self, asked: Mapping[str, int], usual_reply: float, model: object
     ) -> "NextCalls":
-        tokens = sum(asked.values())
-        price = getattr(model, "cost", None)
-        cost = price(Tokens(tokens, ceil(said * len(asked)))) if price and asked else 0.0
-        return NextCalls(
-            self.replies + (len(asked) if is_chat else 0),
-            self.vectors + (0 if is_chat else len(asked)),
-            self.calls + calls,
-            self.input_tokens + tokens,
-            None if self.cost is None or cost is None else self.cost + cost,
+        """Add the replies of a chat model; ``usual_reply``: the tokens of one."""
+        if not asked:
+            return self
+        input_tokens = sum(asked.values())
+        output_tokens = ceil(usual_reply * len(asked))
+        return replace(
+            self,
+            replies=self.replies + len(asked),
+            calls=self.calls + len(asked),
+            input_tokens=self.input_tokens + input_tokens,
+            cost=self._add_cost(model, Tokens(input_tokens, output_tokens)),
         )
+
+    def _with_vectors(self, asked: Mapping[str, int], model: object) -> "NextCalls":
+        """Add the vectors of an embedding model."""
+        if not asked:
+            return self
+        input_tokens = sum(asked.values())
+        texts_of_a_call = getattr(model, "batch_size", TEXTS_OF_A_CALL)
+        return replace(
+            self,
+            vectors=self.vectors + len(asked),
+            calls=self.calls + ceil(len(asked) / texts_of_a_call),
+            input_tokens=self.input_tokens + input_tokens,
+            cost=self._add_cost(model, Tokens(input_tokens, 0)),
+        )
+
+    def _add_cost(self, model: object, tokens: Tokens) -> float | None:
+        """Return the cost with that of these tokens; None if one of the two is not known."""
+        price = getattr(model, "cost", None)
+        # A model on this machine has no price, and costs nothing.
+        cost = price(tokens) if price else 0.0
+        if self.cost is None or cost is None:
+            return None
+        return self.cost + cost
 
     def line(self) -> str:
         """Return the sentence that people read before they confirm."""
         if not self.calls:
             return "no model is called now, and the next run needs no call because of this purge"
-        price = (
-            "a price that is not known" if self.cost is None else f"a cost of about {self.cost:.4f}"
-        )
-        what = [counted(self.replies, "reply", "replies")] if self.replies else []
-        what += [counted(self.vectors, "vector")] if self.vectors else []
+        price = "a price that is not known"
+        if self.cost is not None:
+            price = f"a cost of about {self.cost:.4f}"
+        lost: list[str] = []
+        if self.replies:
+            lost.append(counted(self.replies, "reply", "replies"))
+        if self.vectors:
+            lost.append(counted(self.vectors, "vector"))
         return (
-            f"no model is asked now; the next run asks again for at least {' and '.join(what)} that"
+            f"no model is asked now; the next run asks again for at least {' and '.join(lost)} that"
             f" the document had a part in: {counted(self.calls, 'call')}, {self.input_tokens:,}"
             f" input tokens, {price} ('graphmill plan' tells all of it after the purge)"
         )
@@ -89,5 +116,11 @@ class NextCalls:
 def _usual_reply(usage: pd.DataFrame, step: str) -> float:
     """Return how many tokens a reply to the step had on average in earlier runs; 0 if none is
     known."""
-    tokens = usage.loc[(usage["step"] == step) & usage["outcome"].isin(ANSWERED), "output_tokens"]
+    is_reply = (usage["step"] == step) & usage["outcome"].isin(ANSWERED)
+    tokens = usage.loc[is_reply, "output_tokens"]
     return float(tokens.mean()) if len(tokens) else 0.0
+
+
+def _leave_out(requests: Mapping[str, int], keys: Collection[str]) -> dict[str, int]:
+    """Return the tokens of the requests by key, without those that have one of the keys."""
+    return {key: tokens for key, tokens in requests.items() if key not in keys}

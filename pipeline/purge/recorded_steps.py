@@ -112,13 +112,15 @@ class RecordedStep:
             return None
         model = today.embedding(self.step.models[role])
         is_paid = hasattr(model, "cost")
-        return None if is_paid or dict(model.identity) != dict(identity) else model
+        is_same = dict(model.identity) == dict(identity)
+        return model if is_same and not is_paid else None
 
     def bound_by_role(self) -> Step:
         """Return the step whose prompts and models go by the names of their roles, as ``resources``
         knows them."""
-        by_role = {name: name for name in self.record.components["prompts"]}
-        return replace(self.step, prompts=by_role, models={role: role for role in self.step.models})
+        prompts = {role: role for role in self.record.components["prompts"]}
+        models = {role: role for role in self.step.models}
+        return replace(self.step, prompts=prompts, models=models)
 
 
 def recorded_steps(workflow: Workflow, manifest: Manifest) -> tuple[list[RecordedStep], list[str]]:
@@ -137,8 +139,8 @@ def recorded_steps(workflow: Workflow, manifest: Manifest) -> tuple[list[Recorde
             changed.append(name)
         else:
             found.append(RecordedStep(_with_params_of(step, record), record))
-    order = list(steps)
-    found.sort(key=lambda one: order.index(one.step.id))
+    place_in_workflow = {id: place for place, id in enumerate(steps)}
+    found.sort(key=lambda recorded: place_in_workflow[recorded.step.id])
     return found, changed
 
 
@@ -147,9 +149,12 @@ def _is_as_recorded(step: Step, record: StepRecord, manifest: Manifest) -> bool:
     parts, tables = record.components, manifest.tables
     if step.verb.name != parts["verb"] or set(step.prompts) != set(parts["prompts"]):
         return False
-    kinds = {role: step.verb.roles.get(role) for role in parts["models"]}
-    roles = {role for role, kind in kinds.items() if kind in (ChatModel, EmbeddingModel)}
-    if set(step.models) != roles:
+    # A record may also have a tokenizer, which no step binds.
+    bound_by_step: set[str] = set()
+    for role in parts["models"]:
+        if step.verb.roles.get(role) in (ChatModel, EmbeddingModel):
+            bound_by_step.add(role)
+    if set(step.models) != bound_by_step:
         return False
     for name, table in step.inputs.items():
         if table not in tables or parts["inputs"].get(name) != tables[table].sha256:
@@ -164,9 +169,11 @@ def _is_as_recorded(step: Step, record: StepRecord, manifest: Manifest) -> bool:
 def _with_params_of(step: Step, record: StepRecord) -> Step:
     """Return the step with the recorded params. A param that is no part of a fingerprint, such as a
     folder, is the present one."""
-    recorded = type(step.params).model_validate(record.components["params"])
-    known = {name: getattr(recorded, name) for name in record.components["params"]}
-    return replace(step, params=step.params.model_copy(update=known))
+    content = record.components["params"]
+    recorded_params = type(step.params).model_validate(content)
+    recorded_values = {name: getattr(recorded_params, name) for name in content}
+    params = step.params.model_copy(update=recorded_values)
+    return replace(step, params=params)
 
 
 def needed_as_recorded(
@@ -192,7 +199,9 @@ def needed_as_recorded(
 
 
 def _all_there(tables: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> bool:
-    return all(
-        table in manifest.tables and snapshots.tables.exists(manifest.tables[table])
-        for table in tables
-    )
+    """Return whether the manifest has all of these tables, and their files are there."""
+    for table in tables:
+        snapshot = manifest.tables.get(table)
+        if snapshot is None or not snapshots.tables.exists(snapshot):
+            return False
+    return True

@@ -53,16 +53,24 @@ class TakenOut:
     @property
     def notes(self) -> tuple[str, ...]:
         name = self.manifest.workflow
-        chats = sum(len(missing.chats) for missing in self.missing.values())
-        texts = sum(len(missing.texts) for missing in self.missing.values())
-        left = [f"{counted(chats, 'reply', 'replies')}"] if chats else []
-        left += [f"{counted(texts, 'vector')}"] if texts else []
-        asks = f"{name}: {' and '.join(left)} went with the document; the next run asks for them"
-        steps = (
-            f"{name}: the workflow file has changed {', '.join(self.changed)} since; the next run"
-            " makes their tables"
-        )
-        return (*([asks] if left else []), *([steps] if self.changed else []))
+        n_replies = sum(len(missing.chats) for missing in self.missing.values())
+        n_vectors = sum(len(missing.texts) for missing in self.missing.values())
+        lost: list[str] = []
+        if n_replies:
+            lost.append(counted(n_replies, "reply", "replies"))
+        if n_vectors:
+            lost.append(counted(n_vectors, "vector"))
+        notes: list[str] = []
+        if lost:
+            notes.append(
+                f"{name}: {' and '.join(lost)} went with the document; the next run asks for them"
+            )
+        if self.changed:
+            notes.append(
+                f"{name}: the workflow file has changed {', '.join(self.changed)} since; the next"
+                " run makes their tables"
+            )
+        return tuple(notes)
 
 
 def take_out(
@@ -118,21 +126,26 @@ class _Taking:
         self.reports.append(_report_of(one, record, rejects))
 
     def manifest(self) -> Manifest:
-        frames = [frame for frame in self.rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
-        gathered = REJECTS_SCHEMA.encode(pd.concat(frames, ignore_index=True), REJECTS)
-        rejects = self.snapshots.tables.write(REJECTS, gathered, REJECTS_SCHEMA.order)
-        return Manifest(self.workflow.name, {**self.tables, REJECTS: rejects}, self.records)
+        # Frames without rows would change the types of the columns.
+        frames = [frame for frame in self.rejected if len(frame)]
+        if not frames:
+            frames = [REJECTS_SCHEMA.frame()]
+        rejects = pd.concat(frames, ignore_index=True)
+        encoded = REJECTS_SCHEMA.encode(rejects, REJECTS)
+        snapshot = self.snapshots.tables.write(REJECTS, encoded, REJECTS_SCHEMA.order)
+        return Manifest(self.workflow.name, {**self.tables, REJECTS: snapshot}, self.records)
 
     def _record_of(self, one: RecordedStep) -> StepRecord:
-        step, before = one.step, one.record
+        step, recorded = one.step, one.record
         if not step.verb.inputs:
             return self._source_record(one)
-        is_unchanged = all(
+        are_inputs_unchanged = all(
             self.tables[table] == self.previous.tables[table] for table in step.inputs.values()
         )
-        is_reusable = is_unchanged and not _keeps_earlier_rows(step)
-        if is_reusable and all(map(self.snapshots.tables.exists, before.outputs.values())):
-            return before
+        if are_inputs_unchanged and not _keeps_earlier_rows(step):
+            are_outputs_there = all(map(self.snapshots.tables.exists, recorded.outputs.values()))
+            if are_outputs_there:
+                return recorded
         outputs, missing = self._make_outputs(one)
         return self._new_record(one, outputs, missing)
 
@@ -141,22 +154,26 @@ class _Taking:
     ) -> StepRecord:
         """Return the record of the step. It is for reuse only if nothing is missing and the verb's
         code is unchanged."""
-        step, before = one.step, one.record
-        inputs = {name: self.tables[table].sha256 for name, table in step.inputs.items()}
-        parts = {**before.components, "inputs": {**before.components["inputs"], **inputs}}
+        step, recorded = one.step, one.record
+        # Inputs that are no tables of the workflow stay as they were recorded.
+        inputs = dict(recorded.components["inputs"])
+        for name, table in step.inputs.items():
+            inputs[name] = self.tables[table].sha256
+        parts = {**recorded.components, "inputs": inputs}
         if missing:
             self.missing[step.id] = missing
         if missing or INCOMPLETE in parts or not _has_recorded_code(step, parts):
-            return incomplete(step.id, parts, outputs, before.retry)
-        record = StepRecord(step.id, fingerprint(parts), parts, outputs, before.retry)
+            return incomplete(step.id, parts, outputs, recorded.retry)
+        record = StepRecord(step.id, fingerprint(parts), parts, outputs, recorded.retry)
         self.snapshots.save_record(record)
         return record
 
     def _make_outputs(self, one: RecordedStep) -> tuple[dict[str, Snapshot], Missing]:
-        step, before = one.bound_by_role(), one.record
+        step, recorded = one.bound_by_role(), one.record
         today = self.project.resources
-        missing, tally = Missing(), Tally(today.tokenizer)
-        width = vector_width(self.snapshots, before.outputs)
+        missing = Missing()
+        tally = Tally(today.tokenizer)
+        width = vector_width(self.snapshots, recorded.outputs)
         resources = one.resources(today, self.project.cache, tally, missing, width)
 
         def make(
@@ -164,16 +181,21 @@ class _Taking:
         ) -> Mapping[str, pd.DataFrame]:
             return resources.call(step, inputs, part=part)
 
-        exists = self.snapshots.tables.exists
-        if _keeps_earlier_rows(step):
-            last = LastRun(None, {})
-        else:
-            inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
-            has_inputs = all(map(exists, inputs.values()))
-            known = {name: table for name, table in before.outputs.items() if exists(table)}
-            last = LastRun(inputs if has_inputs else None, known)
-        outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)
+        last_run = LastRun(None, {}) if _keeps_earlier_rows(step) else self._last_run(one)
+        outputs = outputs_of(step, self.tables, last_run, self.snapshots, make, rejects_too=False)
         return outputs, missing
+
+    def _last_run(self, one: RecordedStep) -> LastRun:
+        """Return the tables of the step's last run, as far as their files are there."""
+        exists = self.snapshots.tables.exists
+        inputs: dict[str, Snapshot] | None = {}
+        for name, table in one.step.inputs.items():
+            inputs[name] = self.previous.tables[table]
+        # Groups of rows are compared with all inputs of that run, or with none.
+        if not all(map(exists, inputs.values())):
+            inputs = None
+        outputs = {name: table for name, table in one.record.outputs.items() if exists(table)}
+        return LastRun(inputs, outputs)
 
     def _source_record(self, one: RecordedStep) -> StepRecord:
         """Return the record of a source, without the rows that name the document or its file.
@@ -182,35 +204,37 @@ class _Taking:
         since. A source that writes a graph of its own, such as ``read_graphrag``, is read again
         instead: nobody else can tell what of the graph came of the document.
         """
-        step, before = one.step, one.record
-        if set(step.verb.outputs) - {DOCUMENTS, REJECTS}:
+        step, recorded = one.step, one.record
+        writes_graph = bool(set(step.verb.outputs) - {DOCUMENTS, REJECTS})
+        if writes_graph:
             outputs, _ = self._make_outputs(one)
-            stamp = {STAMP: step.verb.stamp(step.params)} if step.verb.stamp else {}
-            parts = {**before.components, "inputs": {**before.components["inputs"], **stamp}}
-            return incomplete(step.id, parts, outputs, before.retry)
-        outputs = {
-            name: self._without_target(step, name, snapshot)
-            for name, snapshot in before.outputs.items()
-        }
-        if outputs == before.outputs:
-            return before
+            inputs = dict(recorded.components["inputs"])
+            if step.verb.stamp:
+                inputs[STAMP] = step.verb.stamp(step.params)
+            parts = {**recorded.components, "inputs": inputs}
+            return incomplete(step.id, parts, outputs, recorded.retry)
+        outputs: dict[str, Snapshot] = {}
+        for name, snapshot in recorded.outputs.items():
+            outputs[name] = self._without_target(step, name, snapshot)
+        if outputs == recorded.outputs:
+            return recorded
         # A document that comes back must be read again, though all else is as it was: no plan has
         # this fingerprint.
-        other = fingerprint({**before.components, INCOMPLETE: True})
-        return StepRecord(step.id, other, before.components, outputs, before.retry)
+        in_no_plan = fingerprint({**recorded.components, INCOMPLETE: True})
+        return StepRecord(step.id, in_no_plan, recorded.components, outputs, recorded.retry)
 
     def _without_target(self, step: Step, name: str, snapshot: Snapshot) -> Snapshot:
         column = SOURCE_COLUMN.get(name)
         if column is None or column not in self.snapshots.tables.columns(snapshot):
             return snapshot
         table = self.snapshots.tables.read_arrow(snapshot)
-        names = table[column].to_pylist()
-        stays = [not self._is_of_target(name, value) for value in names]
+        stays = [not self._is_of_target(name, value) for value in table[column].to_pylist()]
         if all(stays):
             return snapshot
-        place = step.outputs.get(name, f"{step.id}.{name}")
-        left = table.filter(pa.array(stays))
-        return self.snapshots.tables.write(place, left, snapshot.order, snapshot)
+        # An output that the workflow does not name is stored by its step.
+        stored_name = step.outputs.get(name, f"{step.id}.{name}")
+        remaining = table.filter(pa.array(stays))
+        return self.snapshots.tables.write(stored_name, remaining, snapshot.order, snapshot)
 
     def _is_of_target(self, table: str, value: str) -> bool:
         """Check whether a row is of the document. A reject may name a place in a file: ``name:3``,
@@ -219,15 +243,17 @@ class _Taking:
         return is_place or self.target.names(value)
 
     def _rejects_of(self, record: StepRecord) -> pd.DataFrame:
-        if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
+        rejects = record.outputs.get(REJECTS)
+        if rejects is None or rejects.rows == 0:
             return REJECTS_SCHEMA.frame()
-        return self.snapshots.tables.read(record.outputs[REJECTS])
+        return self.snapshots.tables.read(rejects)
 
 
 def _has_recorded_code(step: Step, parts: Mapping[str, Any]) -> bool:
     """Check that the verb, its schemas and the libraries that matter are those that the step was
     recorded with."""
-    schemas = {name: schema.describe() for name, schema in {**step.reads, **step.writes}.items()}
+    tables = {**step.reads, **step.writes}
+    schemas = {name: schema.describe() for name, schema in tables.items()}
     return (
         parts["code"] == code_fingerprint(step.verb.function)
         and parts["schemas"] == schemas

@@ -134,12 +134,15 @@ def _possible_names(project: Services, document: str) -> Iterator[str]:
     """
     if _is_plain_name(document):
         yield document
+    # Either path may lead through a symbolic link, so both are compared in both forms.
+    folders = (project.input_folder, project.input_folder.resolve())
     for base in (project.input_folder, project.root, Path.cwd()):
         path = Path(os.path.normpath(base / document))
-        for there in (path, path.parent.resolve() / path.name):
-            for folder in (project.input_folder, project.input_folder.resolve()):
-                if there != folder and there.is_relative_to(folder):
-                    yield there.relative_to(folder).as_posix()
+        resolved_but_itself = path.parent.resolve() / path.name
+        for form in (path, resolved_but_itself):
+            for folder in folders:
+                if form != folder and form.is_relative_to(folder):
+                    yield form.relative_to(folder).as_posix()
 
 
 def _is_plain_name(document: str) -> bool:
@@ -182,32 +185,39 @@ def _document_tables(snapshots: SnapshotStore, unread: list[str]) -> Iterator[pd
     ``unread``.
     """
     names: list[str] = []
-    for kept in snapshots.all_files():
-        is_table = PurePosixPath(kept.name).match("*/*.parquet")
-        if is_table and f"/{GONE_FOLDER}/" not in kept.name:
-            names.append(kept.name)
+    for file in snapshots.all_files():
+        is_table = PurePosixPath(file.name).match("*/*.parquet")
+        if is_table and f"/{GONE_FOLDER}/" not in file.name:
+            names.append(file.name)
     readable = dict(snapshots.folder.columns(names))
     unread += [name for name in names if name not in readable]
     for name, columns in readable.items():
-        if {"source", "content_hash"} <= set(columns):
-            rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
-            try:
-                frame = as_frame(snapshots.tables.read_arrow(rows, ["source"]))
-            except UNREADABLE:
-                unread.append(name)
-                continue
-            yield frame
+        if not {"source", "content_hash"} <= set(columns):
+            continue
+        # The file may belong to no manifest, so it is read as a table of this file alone.
+        table = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
+        try:
+            frame = as_frame(snapshots.tables.read_arrow(table, ["source"]))
+        except UNREADABLE:
+            unread.append(name)
+            continue
+        yield frame
 
 
 def _rejected_files(snapshots: SnapshotStore) -> Iterator[str]:
+    """Yield the names of files with rejects, in the rejects of all manifests."""
     for manifest in all_manifests(snapshots):
-        loading = {step for step, record in manifest.steps.items() if DOCUMENTS in record.outputs}
+        loading_steps = [
+            step for step, record in manifest.steps.items() if DOCUMENTS in record.outputs
+        ]
         rejects = manifest.tables.get("rejects")
-        if not loading or rejects is None:
+        if not loading_steps or rejects is None:
             continue
         with suppress(DataError):
             rows = snapshots.tables.read(rejects, ["step", "row_id"])
-            places = rows.loc[rows["step"].isin(loading), "row_id"]
+            is_of_file = rows["step"].isin(loading_steps)
+            places = rows.loc[is_of_file, "row_id"]
+            # A place may be a line of a file: people.csv:42.
             yield from places.str.replace(r":\d+$", "", regex=True)
 
 
@@ -275,33 +285,51 @@ class Survey:
 
 def describe_rows(rows: Mapping[str, int | None]) -> str:
     """Return the number of rows by table as text; None stands for an unknown number."""
-    known = ", ".join(f"{count:,} {table}" for table, count in rows.items() if count)
-    unknown = ", ".join(table for table, count in rows.items() if count is None)
-    parts = [known] if known else []
+    known: list[str] = []
+    unknown: list[str] = []
+    for table, count in rows.items():
+        if count is None:
+            unknown.append(table)
+        elif count > 0:
+            known.append(f"{count:,} {table}")
+    parts: list[str] = []
+    if known:
+        parts.append(", ".join(known))
     if unknown:
-        parts.append(f"not known, for a file is damaged: {unknown}")
+        parts.append(f"not known, for a file is damaged: {', '.join(unknown)}")
     return "; ".join(parts) or "no rows"
 
 
 def total_of(rows: Rows) -> str:
-    counts = [count for tables in rows.values() for count in tables.values()]
-    least = "at least " if None in counts else ""
-    return f"{least}{counted(sum(filter(None, counts)), 'row')}"
+    """Return the number of rows of all workflows as text."""
+    total = 0
+    is_complete = True
+    for tables in rows.values():
+        for count in tables.values():
+            if count is None:
+                is_complete = False
+            else:
+                total += count
+    number = counted(total, "row")
+    return number if is_complete else f"at least {number}"
 
 
 def survey(
     project: Services, target: PurgeTarget, found: WorkspaceSearch, going_on: bool, asks: NextCalls
 ) -> Survey:
+    snapshots = project.snapshots
+    # The size of a symbolic link is its own: the file that it leads to stays.
+    size = target.path.lstat().st_size if target.path else None
     return Survey(
-        target.source,
-        target.path.lstat().st_size if target.path else None,
-        rows_of(project.snapshots, target),
-        sum(len(project.snapshots.history(name)) for name in project.snapshots.workflows()),
-        project.cache.owned(),
-        [held.workspace for held in found.held],
-        found.unreached,
-        going_on,
-        asks,
+        document=target.source,
+        size=size,
+        rows=rows_of(snapshots, target),
+        nights=sum(len(snapshots.history(workflow)) for workflow in snapshots.workflows()),
+        replies=project.cache.owned(),
+        workspaces=[held.workspace for held in found.held],
+        unreached=found.unreached,
+        going_on=going_on,
+        asks=asks,
     )
 
 
@@ -328,8 +356,9 @@ def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str
 def document_ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
     """Return the ids of the documents that the target names."""
     documents = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], ["id", "source"])
-    named = [target.names(source) for source in documents["source"].to_pylist()]
-    return documents["id"].filter(pa.array(named, pa.bool_()))
+    sources = documents["source"].to_pylist()
+    is_named = pa.array([target.names(source) for source in sources], pa.bool_())
+    return documents["id"].filter(is_named)
 
 
 def _count_rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, int | None]:
@@ -337,49 +366,57 @@ def _count_rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[
 
     If the text units cannot be read, rows that are found by them have the count None.
     """
-    keys = pa.array(ids.to_pylist(), pa.string())
-    has_units = TEXT_UNITS not in manifest.tables
-    if not has_units:
+    keys = ids.to_pylist()
+    # A workflow without text units has no rows that are found by them.
+    knows_units = TEXT_UNITS not in manifest.tables
+    if not knows_units:
         with suppress(*UNREADABLE):
             units = _read_columns(snapshots, manifest, TEXT_UNITS, ["id", "document_id"])
-            own = units["id"].filter(pc.is_in(units["document_id"], ids))
-            keys = pa.array([*ids.to_pylist(), *own.to_pylist()], pa.string())
-            has_units = True
+            is_own = pc.is_in(units["document_id"], ids)
+            keys += units["id"].filter(is_own).to_pylist()
+            knows_units = True
+    key_array = pa.array(keys, pa.string())
     counts: dict[str, int | None] = {}
     for table in sorted(manifest.tables):
         counts[table] = None
         with suppress(*UNREADABLE):
-            counts[table] = _count_in_table(snapshots, manifest, table, keys, has_units)
+            counts[table] = _count_in_table(snapshots, manifest, table, key_array, knows_units)
     return counts
 
 
 def _count_in_table(
-    snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool
+    snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, knows_units: bool
 ) -> int | None:
-    names = snapshots.tables.columns(manifest.tables[table])
-    naming = [name for name in (SOURCES, *NAMING) if name in names]
+    """Return the number of the document's rows in a table; None if it cannot be known.
+
+    ``keys``: the ids of the document and of its text units. ``knows_units``: whether the latter are
+    among them.
+    """
+    columns = snapshots.tables.columns(manifest.tables[table])
+    naming = [name for name in (SOURCES, *NAMING) if name in columns]
     if not naming:
         return 0
     name = naming[0]
-    if not has_units and name != NAMING[0] and table != DOCUMENTS:
+    is_found_by_document = name == "document_id" or table == DOCUMENTS
+    if not knows_units and not is_found_by_document:
         return None
-    found = _read_columns(snapshots, manifest, table, [name])
+    rows = _read_columns(snapshots, manifest, table, [name])
     if name == SOURCES:
-        return _count_within(found[name].combine_chunks(), keys)
-    if not len(found):
-        return 0
-    return int(pc.sum(pc.is_in(found[name], keys)).as_py() or 0)
+        return _count_within(rows[name].combine_chunks(), keys)
+    is_own = pc.is_in(rows[name], keys)
+    # The sum of no rows is null.
+    return int(pc.sum(is_own).as_py() or 0)
 
 
 def _count_within(sources: Any, keys: pa.Array) -> int:
     """Return how many lists have an entry, and no entry outside of the keys."""
     if not len(sources) or not pa.types.is_nested(sources.type):
         return 0
-    parents = pc.list_parent_indices(sources).to_numpy()
-    ours = pc.is_in(pc.list_flatten(sources), keys).to_numpy(zero_copy_only=False)
-    lengths = np.bincount(parents, minlength=len(sources))
-    lengths_of_ours = np.bincount(parents, weights=ours, minlength=len(sources))
-    is_within = (lengths > 0) & (lengths_of_ours == lengths)
+    list_of_entry = pc.list_parent_indices(sources).to_numpy()
+    is_key = pc.is_in(pc.list_flatten(sources), keys).to_numpy(zero_copy_only=False)
+    n_entries = np.bincount(list_of_entry, minlength=len(sources))
+    n_keys = np.bincount(list_of_entry, weights=is_key, minlength=len(sources))
+    is_within = (n_entries > 0) & (n_keys == n_entries)
     return int(is_within.sum())
 
 

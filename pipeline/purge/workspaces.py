@@ -4,8 +4,8 @@ They are those of this project, in every database that its settings name or that
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from pipeline.contract.views import split_name
@@ -82,38 +82,52 @@ def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
     foreign: dict[Workspace, str] = {}
     unowned: list[Workspace] = []
     databases = dict(_reachable_databases(project, known, with_embedded))
-    named = {(workspace.kind, workspace.address) for workspace in project.loads_into}
+    databases_of_settings = {_database_of(workspace) for workspace in project.loads_into}
+    known_here = {*known, *project.loads_into}
     for (kind, address), settings in databases.items():
         try:
             lives = _workspaces(project, kind, settings)
         except StoreError as error:
-            if (kind, address) in named:
+            if (kind, address) in databases_of_settings:
                 raise
-            unreached |= dict.fromkeys(_at_database(known, kind, address), str(error))
+            there = [each for each in known if _database_of(each) == (kind, address)]
+            unreached |= dict.fromkeys(there, str(error))
             continue
         for name, live in lives.items():
             workspace = Workspace(kind, address, name)
-            loaded_here = workspace in {*known, *project.loads_into} or live.place == project.place
-            opened_by = settings.model_copy(update={"workspace": name})
-            if kind == EMBEDDED_KIND or (loaded_here and live.owner in ("", project.owner)):
-                held.append(OwnWorkspace(workspace, live, opened_by))
+            loaded_here = workspace in known_here or live.place == project.place
+            # An earlier version did not note the owner.
+            may_be_own = live.owner in ("", project.owner)
+            own = OwnWorkspace(workspace, live, settings.model_copy(update={"workspace": name}))
+            # The embedded PostgreSQL is a folder of the project: nobody else loads it.
+            if kind == EMBEDDED_KIND or (loaded_here and may_be_own):
+                held.append(own)
             elif live.owner == project.owner:
-                elsewhere.append(OwnWorkspace(workspace, live, opened_by))
+                elsewhere.append(own)
             elif not live.owner:
                 unowned.append(workspace)
             elif workspace in known:
                 foreign[workspace] = live.owner
-    unreached |= {
-        workspace: f"belongs to owner {owner} by now" for workspace, owner in foreign.items()
-    }
-    for workspace in known:
-        if workspace.kind != EMBEDDED_KIND and (workspace.kind, workspace.address) not in databases:
-            unreached[workspace] = "the settings do not name its database"
+    for workspace, owner in foreign.items():
+        unreached[workspace] = f"belongs to owner {owner} by now"
+    for workspace in _in_unnamed_databases(known, databases):
+        unreached[workspace] = "the settings do not name its database"
     return WorkspaceSearch(held, unreached, foreign, unowned, elsewhere)
 
 
-def _at_database(known: Sequence[Workspace], kind: str, address: str) -> list[Workspace]:
-    return [each for each in known if (each.kind, each.address) == (kind, address)]
+def _in_unnamed_databases(
+    known: Sequence[Workspace], databases: Collection[tuple[str, str]]
+) -> list[Workspace]:
+    """Return the workspaces in none of the databases; the embedded one needs no name."""
+    return [
+        workspace
+        for workspace in known
+        if workspace.kind != EMBEDDED_KIND and _database_of(workspace) not in databases
+    ]
+
+
+def _database_of(workspace: Workspace) -> tuple[str, str]:
+    return workspace.kind, workspace.address
 
 
 def refuse_lost(project: Services, found: WorkspaceSearch) -> None:
@@ -140,14 +154,18 @@ def left_to_others(
 
     They show a document whose source fits, or they are graphs of which that cannot be known.
     """
-    texts = {held.workspace.name: held for held in found.elsewhere if held.workspace.kind != NEO4J}
-    shows = {name: _shows(project, held, fits) for name, held in texts.items()}
-    left: dict[Workspace, str] = {}
+    shows_document: dict[str, bool] = {}
     for held in found.elsewhere:
-        if shows.get(held.workspace.name, True):
+        if held.workspace.kind != NEO4J:
+            shows_document[held.workspace.name] = _shows(project, held, fits)
+    left_alone: dict[Workspace, str] = {}
+    for held in found.elsewhere:
+        # A graph shows what the text units of the same workspace show. It may have none.
+        may_show = shows_document.get(held.workspace.name, True)
+        if may_show:
             place = held.live.place or "which is not known"
-            left[held.workspace] = f"another folder of the same owner has loaded it, {place}"
-    return left
+            left_alone[held.workspace] = f"another folder of the same owner has loaded it, {place}"
+    return left_alone
 
 
 def shown(project: Services, found: WorkspaceSearch) -> tuple[WorkspaceContents, ...] | None:
@@ -180,15 +198,19 @@ def remake_embedded(
         shutil.rmtree(doomed)
     settings = _with_postgres(project.settings, EMBEDDED)
     cleaned: dict[Workspace, Deleted] = {}
-    for each in again:
-        workspace = Workspace(EMBEDDED_KIND, "", each.workspace)
-        own = settings.model_copy(update={"workspace": each.workspace})
-        partner = _partner(found, workspace) if each.graph == NEO4J else None
-        with _open_postgres(project, own, each.graph) as store, _open_neo4j(partner) as graphs:
-            counts = _load_again(project, workspace, each.workflow, [store, *graphs])
-            now = {table: state.rows for table, state in store.table_states().items()}
-        fewer = {table: max(0, rows - now.get(table, 0)) for table, rows in each.rows.items()}
-        cleaned[workspace] = {POSTGRES: fewer}
+    for contents in again:
+        workspace = Workspace(EMBEDDED_KIND, "", contents.workspace)
+        own = settings.model_copy(update={"workspace": contents.workspace})
+        partner = _partner(found, workspace) if contents.graph == NEO4J else None
+        with _open_postgres(project, own, contents.graph) as store, _open_neo4j(partner) as graphs:
+            counts = _load_again(project, workspace, contents.workflow, [store, *graphs])
+            states = store.table_states()
+        # The new database counts no deleted rows, so the numbers of rows are compared.
+        n_fewer: dict[str, int] = {}
+        for table, rows_then in contents.rows.items():
+            rows_now = states[table].rows if table in states else 0
+            n_fewer[table] = max(0, rows_then - rows_now)
+        cleaned[workspace] = {POSTGRES: n_fewer}
         if partner:
             cleaned[partner.workspace] = _deleted_rows(counts, only=NEO4J)
     return cleaned
@@ -227,10 +249,11 @@ def _clean_graph(project: Services, held: OwnWorkspace) -> Deleted:
         if not held.live.workflow:
             # A first load was interrupted: nobody has read it.
             with alone([store]):
-                return {} if of_others([store], project.owner) else {NEO4J: store.drop()}
-        return _deleted_rows(
-            _load_again(project, held.workspace, held.live.workflow, [store]), only=NEO4J
-        )
+                if of_others([store], project.owner):
+                    return {}
+                return {NEO4J: store.drop()}
+        counts = _load_again(project, held.workspace, held.live.workflow, [store])
+        return _deleted_rows(counts, only=NEO4J)
 
 
 def _load_again(
@@ -273,7 +296,10 @@ def _loadable_manifest(project: Services, workspace: Workspace, workflow: str) -
 def _deleted_rows(
     counts: Mapping[str, Mapping[str, Counts]], only: str
 ) -> dict[str, dict[str, int]]:
-    return {only: {table: count["deleted"] for table, count in counts.get(only, {}).items()}}
+    """Return the numbers of deleted rows of the store ``only``, by store and table."""
+    counts_of_store = counts.get(only, {})
+    deleted = {table: count["deleted"] for table, count in counts_of_store.items()}
+    return {only: deleted}
 
 
 def _graph_store_of(held: OwnWorkspace) -> str:
@@ -296,14 +322,18 @@ def _partner(found: WorkspaceSearch, workspace: Workspace) -> OwnWorkspace | Non
 
 def _open_postgres(project: Services, settings: Settings, graph: str) -> closing[PostgresStore]:
     stores = settings.stores.model_copy(update={"graph": graph})
-    return closing(postgres_store(settings.model_copy(update={"stores": stores}), project.root))
+    with_graph = settings.model_copy(update={"stores": stores})
+    return closing(postgres_store(with_graph, project.root))
 
 
 @contextmanager
 def _open_neo4j(held: OwnWorkspace | None) -> Iterator[list[Store]]:
     """Open a graph in Neo4j while the block runs; yield a list of one store, or of none."""
-    with closing(neo4j_store(held.settings)) if held else nullcontext() as store:
-        yield [store] if store else []
+    if held is None:
+        yield []
+        return
+    with closing(neo4j_store(held.settings)) as store:
+        yield [store]
 
 
 def _workspaces(project: Services, kind: str, settings: Settings) -> Mapping[str, Live]:
@@ -337,21 +367,30 @@ def _reachable_databases(
     if settings.stores.graph == NEO4J:
         yield (NEO4J, own), settings
     for workspace in known:
-        if workspace.kind == NEO4J and _server(workspace.address) == _server(own):
-            section = neo4j.model_copy(update={"database": workspace.address.rpartition("/")[2]})
+        address = workspace.address
+        if workspace.kind == NEO4J and _server(address) == _server(own):
+            section = neo4j.model_copy(update={"database": _database_name(address)})
             stores = settings.stores.model_copy(update={"neo4j": section})
-            yield (NEO4J, workspace.address), settings.model_copy(update={"stores": stores})
+            yield (NEO4J, address), settings.model_copy(update={"stores": stores})
 
 
 def _server(address: str) -> str:
-    return address.rpartition("/")[0]
+    """Return the part of an address before the name of the database."""
+    server, _, _ = address.rpartition("/")
+    return server
+
+
+def _database_name(address: str) -> str:
+    _, _, name = address.rpartition("/")
+    return name
 
 
 def _of_database(url: str, address: str) -> str:
+    """Return the URL of another database on the same server."""
     from sqlalchemy.engine import make_url
 
-    database = address.rpartition("/")[2]
-    return make_url(url).set(database=database).render_as_string(hide_password=False)
+    other = make_url(url).set(database=_database_name(address))
+    return other.render_as_string(hide_password=False)
 
 
 def _with_postgres(settings: Settings, url: str) -> Settings:

@@ -45,8 +45,13 @@ def name_columns(columns: Collection[str]) -> list[str]:
 
 def row_names(rows: pd.DataFrame) -> list[str]:
     """Return a name for each row: one line of up to LONGEST characters."""
-    cells = zip(*(rows[column] for column in name_columns(rows.columns)), strict=True)
-    return [_shorten(" -> ".join(str(cell) for cell in row)) for row in cells]
+    columns = [rows[column] for column in name_columns(rows.columns)]
+    names: list[str] = []
+    for cells in zip(*columns, strict=True):
+        # A relationship, whose ends are two columns, is called "source -> target".
+        name = " -> ".join(map(str, cells))
+        names.append(_shorten(name))
+    return names
 
 
 def first_named(rows: Iterable[NamedRow]) -> tuple[NamedRow, ...]:
@@ -160,26 +165,41 @@ class References:
 
         ``rows_at``: returns rows by their positions; their names are shown with the examples.
         """
-        nested = is_list(cells.type)
-        ids = (pc.list_flatten(cells) if nested else cells).cast(TEXT)
-        is_known = pc.is_in(ids, value_set=self.ids[self.columns[column]])
-        is_reference = pc.fill_null(pc.not_equal(ids, ""), False)
+        holds_lists = is_list(cells.type)
+        references = pc.list_flatten(cells) if holds_lists else cells
+        references = references.cast(TEXT)
+        known_ids = self.ids[self.columns[column]]
+        is_known = pc.is_in(references, value_set=known_ids)
+        # An empty text, and null, refer to nothing.
+        is_reference = pc.fill_null(pc.not_equal(references, ""), False)
         is_dangling = pc.and_(is_reference, pc.invert(is_known))
         if not pc.any(is_dangling).as_py():
             return
-        positions = pc.list_parent_indices(cells) if nested else pa.array(np.arange(len(cells)))
-        found = ids.filter(is_dangling).to_pylist()
-        names = row_names(rows_at(positions.filter(is_dangling).to_numpy()))
-        self.counts[column] += len(found)
-        examples = [*self.examples.get(column, ()), *map(NamedRow, names, found)]
-        self.examples[column] = first_named(examples)
+        # Positions are made only now: usually nothing dangles.
+        if holds_lists:
+            positions = pc.list_parent_indices(cells)
+        else:
+            positions = pa.array(np.arange(len(cells)))
+        dangling = references.filter(is_dangling).to_pylist()
+        referring_rows = rows_at(positions.filter(is_dangling).to_numpy())
+        self.counts[column] += len(dangling)
+        new_examples = map(NamedRow, row_names(referring_rows), dangling)
+        earlier_examples = self.examples.get(column, ())
+        self.examples[column] = first_named([*earlier_examples, *new_examples])
 
     def dangling(self) -> list[Dangling]:
         """Return the dangling references found so far, one entry for each column."""
         found: list[Dangling] = []
         for column, count in self.counts.items():
-            target, examples = self.columns[column], self.examples[column]
-            found.append(Dangling(self.where, self.table, column, target, count, examples))
+            of_column = Dangling(
+                where=self.where,
+                table=self.table,
+                column=column,
+                target=self.columns[column],
+                count=count,
+                examples=self.examples[column],
+            )
+            found.append(of_column)
         return found
 
 
@@ -212,5 +232,7 @@ def _read_name_columns(
     snapshots: SnapshotStore, snapshot: Snapshot, positions: np.ndarray
 ) -> pd.DataFrame:
     """Read the columns that name rows, of the rows at these positions."""
-    rows = snapshots.tables.read_arrow(snapshot)
-    return rows.select(name_columns(rows.column_names)).take(pa.array(positions)).to_pandas()
+    table = snapshots.tables.read_arrow(snapshot)
+    names = table.select(name_columns(table.column_names))
+    rows = names.take(pa.array(positions))
+    return rows.to_pandas()

@@ -64,10 +64,13 @@ def check_hashes(store: Store, table: str, wanted: DesiredRows, stored: pa.Table
     """
     hashes = wanted.hashes(table)
     ids = _compare_hashes(hashes["id"], hashes["row_hash"], stored)
-    unlike = _join_arrays([found for kind, found in ids.items() if kind != "extra"])
+    # Extra rows are not in the snapshots.
+    in_snapshots = [found for kind, found in ids.items() if kind != "extra"]
+    unlike = _join_arrays(in_snapshots)
     names: dict[str, str] = {}
     if len(unlike):
-        names = _name_rows(wanted.some(table, unlike.combine_chunks()), ids)
+        unlike_rows = wanted.some(table, unlike.combine_chunks())
+        names = _name_rows(unlike_rows, ids)
     return _make_check(store, table, len(hashes), len(stored), ids, names)
 
 
@@ -87,16 +90,20 @@ def check_rows(
     report(0, len(stored))
     rows, expected = _expect_rows(store, table, wanted, references.columns)
     ids = _compare_hashes(expected.ids, expected.row_hashes, stored)
-    altered = altered_ids(_report_rows(store.rows(table, []), len(stored), report), expected)
-    ids["altered"] = altered.filter(pc.invert(pc.is_in(altered, value_set=ids["differing"])))
+    stored_parts = _report_rows(store.rows(table, []), len(stored), report)
+    altered = altered_ids(stored_parts, expected)
+    # A row with another row_hash has other contents, too. It counts once, as differing.
+    is_differing = pc.is_in(altered, value_set=ids["differing"])
+    ids["altered"] = altered.filter(pc.invert(is_differing))
     # A row that is as expected has the references of its row in the snapshots. Only the references
     # of other rows are read from the store.
     unlike = _join_arrays(list(ids.values())).combine_chunks()
-    is_as_expected = pc.invert(pc.is_in(expected.ids, value_set=unlike))
-    references.check(rows[is_as_expected.to_numpy(zero_copy_only=False)])
+    is_unlike = pc.is_in(expected.ids, value_set=unlike).to_numpy(zero_copy_only=False)
+    references.check(rows[~is_unlike])
     names = _name_rows(rows, ids)
     has_unlike_in_store = len(unlike) > len(ids["missing"])
     if has_unlike_in_store:
+        # A column may both have a reference and name the row.
         columns = list(dict.fromkeys([*references.columns, *name_columns(rows.columns)]))
         stored_rows = in_few(store.rows(table, columns), len(stored))
         names_of_extra = _check_unlike_rows(stored_rows, unlike, ids["extra"], references)
@@ -115,12 +122,14 @@ def _expect_rows(
     rows: list[pd.DataFrame] = []
     expected: list[ExpectedTable] = []
     # The part without rows comes first, so that there are columns even if there is no row.
-    for part in chain([wanted.some(table, NO_IDS)], wanted.parts(table)):
-        kept = store.as_stored(part)
-        expected.append(ExpectedTable.of(part, kept))
+    without_rows = wanted.some(table, NO_IDS)
+    for part in chain([without_rows], wanted.parts(table)):
+        as_stored = store.as_stored(part)
+        expected.append(ExpectedTable.of(part, as_stored))
         columns = dict.fromkeys(["id", *references, *name_columns(part.columns)])
-        rows.append(kept[list(columns)])
-    return pd.concat(rows, ignore_index=True), ExpectedTable.joined(expected)
+        rows.append(as_stored[list(columns)])
+    all_rows = pd.concat(rows, ignore_index=True)
+    return all_rows, ExpectedTable.joined(expected)
 
 
 def _compare_hashes(ids: Any, row_hashes: Any, stored: pa.Table) -> Ids:
@@ -128,17 +137,19 @@ def _compare_hashes(ids: Any, row_hashes: Any, stored: pa.Table) -> Ids:
 
     ``ids`` and ``row_hashes``: those of the rows that the store should have.
     """
-    places = pc.index_in(stored["id"], value_set=ids)
-    is_extra = pc.is_null(places)
-    known = stored.filter(pc.invert(is_extra))
-    places = places.drop_null()
-    present = np.zeros(len(ids), bool)
-    present[places.to_numpy()] = True
-    differs = pc.not_equal(known["row_hash"], row_hashes.take(places))
+    # The place of each stored row among the rows that should be there; null for an extra one.
+    place_or_null = pc.index_in(stored["id"], value_set=ids)
+    is_extra = pc.is_null(place_or_null)
+    expected_rows = stored.filter(pc.invert(is_extra))
+    places = place_or_null.drop_null()
+    is_present = np.zeros(len(ids), bool)
+    is_present[places.to_numpy()] = True
+    expected_hashes = row_hashes.take(places)
+    differs = pc.not_equal(expected_rows["row_hash"], expected_hashes)
     return {
-        "missing": ids.filter(pa.array(~present)),
+        "missing": ids.filter(pa.array(~is_present)),
         "extra": stored["id"].filter(is_extra),
-        "differing": known["id"].filter(differs),
+        "differing": expected_rows["id"].filter(differs),
     }
 
 
@@ -173,24 +184,28 @@ def _join_arrays(arrays: Iterable[Any]) -> pa.ChunkedArray:
     chunks: list[pa.Array] = []
     for array in arrays:
         chunks += array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    return pa.chunked_array([chunk.cast(TEXT) for chunk in chunks], TEXT)
+    texts = [chunk.cast(TEXT) for chunk in chunks]
+    return pa.chunked_array(texts, TEXT)
 
 
 def _name_rows(rows: pd.DataFrame, ids: Ids) -> dict[str, str]:
     """Return the names of the rows that differ, by id."""
     differing: list[str] = []
-    for found in ids.values():
-        differing += found.to_pylist()
-    named = rows[rows["id"].isin(differing)] if differing else rows[:0]
-    return dict(zip(named["id"], row_names(named), strict=True))
+    for of_kind in ids.values():
+        differing += of_kind.to_pylist()
+    if not differing:
+        return {}
+    differing_rows = rows[rows["id"].isin(differing)]
+    names = row_names(differing_rows)
+    return dict(zip(differing_rows["id"], names, strict=True))
 
 
 def _make_check(
     store: Store, table: str, expected: int, stored: int, ids: Ids, names: dict[str, str]
 ) -> TableCheck:
     differences: list[Difference] = []
-    for kind, found in ids.items():
-        if len(found):
-            examples = first_named(NamedRow(names.get(id, ""), id) for id in found.to_pylist())
-            differences.append(Difference(kind, len(found), examples))
+    for kind, of_kind in ids.items():
+        if len(of_kind):
+            rows = [NamedRow(names.get(id, ""), id) for id in of_kind.to_pylist()]
+            differences.append(Difference(kind, len(rows), first_named(rows)))
     return TableCheck(store.name, reported_name(table), expected, stored, tuple(differences))

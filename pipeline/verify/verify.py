@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +21,17 @@ from pipeline.load.projection import require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Advanced, Live, Store, TableState, silent
 from pipeline.verify.references import IN_STORES, Dangling, References, dangling_in_snapshots
-from pipeline.verify.table_check import TableCheck, check_hashes, check_rows, check_state
+from pipeline.verify.table_check import (
+    Kind,
+    TableCheck,
+    check_hashes,
+    check_rows,
+    check_state,
+)
 
 NOTHING = HASHES.empty_table()
-REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in columns.values())
+REFERRED_TO = frozenset(chain.from_iterable(columns.values() for columns in IN_STORES.values()))
+"""The tables of stores that others refer to, by the names that reports use."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,9 @@ class Verification:
 
         No load can repair dangling references.
         """
-        kinds = {difference.kind for check in self.tables for difference in check.differences}
+        kinds: set[Kind] = set()
+        for check in self.tables:
+            kinds.update(difference.kind for difference in check.differences)
         # Counts also differ because rows are missing: a load of these rows makes them agree again.
         only_counts_differ = self.miscounted and not kinds
         # A plain load compares neither the content of rows nor the counts.
@@ -100,21 +110,24 @@ def verify(
     wanted.require_whole()
     target = target_of(wanted)
     dangling = dangling_in_snapshots(manifest, snapshots)
-    before = {store.name: store.live() for store in stores}
+    live_at_start = {store.name: store.live() for store in stores}
     begun = {store.name: store.begun() for store in stores}
-    readable = [store for store in stores if begun[store.name] or _is_readable(before[store.name])]
-    held = {} if quick else {store.name: _read_referred(store) for store in readable}
+    readable = [
+        store for store in stores if begun[store.name] or _is_readable(live_at_start[store.name])
+    ]
+    referred = {} if quick else {store.name: _read_referred(store) for store in readable}
     checks: list[TableCheck] = []
     for store in stores:
         if store not in readable:
+            # Nothing can be read, so all rows count as missing.
             checks += [check_hashes(store, table, wanted, NOTHING) for table in store.tables]
         elif quick:
-            checks += _check_quickly(store, wanted, before[store.name])
+            checks += _check_quickly(store, wanted, live_at_start[store.name])
         else:
-            found, of_store = _check_all_rows(store, wanted, held, advanced)
-            checks += found
-            dangling += of_store
-    lives = list(before.values())
+            checks_of_store, dangling_in_store = _check_all_rows(store, wanted, referred, advanced)
+            checks += checks_of_store
+            dangling += dangling_in_store
+    lives = list(live_at_start.values())
     live, embeddings = live_of(wanted, target, lives)
     name, view = split_name(target.workflow)
     command = ["graphmill", "load", name]
@@ -122,27 +135,27 @@ def verify(
     if not view:
         if other_workflow(lives, name, manifest.tables):
             command.append("--replace")
-        with_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
+        with_vectors = [live_at_start[store.name] for store in stores if VECTORS in store.tables]
         if any(other_vectors(shown, live, embeddings) for shown in with_vectors):
             command.append("--re-embed")
     repair = " ".join(command)
     # Counting again takes a scan of all relationships, which a quick check promises to leave out.
-    counts = [] if quick else list(_find_wrong_counts(readable, repair))
+    wrong_counts = [] if quick else list(_find_wrong_counts(readable, repair))
     problems = [
-        *_find_problems(before, begun, live, repair),
+        *_find_problems(live_at_start, begun, live, repair),
         *_find_outdated(readable, repair),
-        *counts,
-        *_find_changes(before, stores),
+        *wrong_counts,
+        *_find_changes(live_at_start, stores),
     ]
     return Verification(
-        target.workflow,
-        target.version,
-        quick,
-        tuple(problems),
-        tuple(checks),
-        tuple(dangling),
-        repair,
-        bool(counts),
+        workflow=target.workflow,
+        version=target.version,
+        quick=quick,
+        problems=tuple(problems),
+        tables=tuple(checks),
+        dangling=tuple(dangling),
+        load=repair,
+        miscounted=bool(wrong_counts),
     )
 
 
@@ -151,7 +164,9 @@ def with_view(found: Verification, view: str, of_view: Verification) -> Verifica
     suffix = f" (view {view})"
     problems = [f"view {view}: {problem}" for problem in of_view.problems]
     tables = [replace(check, store=f"{check.store}{suffix}") for check in of_view.tables]
-    dangling = [replace(one, where=f"{one.where}{suffix}") for one in of_view.dangling]
+    dangling = [
+        replace(references, where=f"{references.where}{suffix}") for references in of_view.dangling
+    ]
     return replace(
         found,
         problems=(*found.problems, *problems),
@@ -179,23 +194,24 @@ def _check_quickly(store: Store, wanted: DesiredRows, shown: Live | None) -> lis
 def _check_all_rows(
     store: Store,
     wanted: DesiredRows,
-    held: Mapping[str, Mapping[str, pa.Table]],
+    referred: Mapping[str, Mapping[str, pa.Table]],
     advanced: Advanced,
 ) -> tuple[list[TableCheck], list[Dangling]]:
     """Check the tables of a store by the contents of their rows, and find dangling references.
 
-    ``held``: by store and table, HASHES of the rows that others refer to.
+    ``referred``: by store and table, HASHES of the rows that others refer to.
     """
-    ids = _list_ids(held, store)
+    ids = _list_ids(referred, store)
     checks: list[TableCheck] = []
     dangling: list[Dangling] = []
     for table in store.tables:
+        targets = IN_STORES.get(table, {})
         # A table that no store holds cannot be checked as a target.
-        columns = IN_STORES.get(table, {})
-        columns = {column: target for column, target in columns.items() if target in ids}
-        references = References(store.name, reported_name(table), columns, ids)
-        held_hashes = held[store.name].get(table)
-        stored = store.hashes(table) if held_hashes is None else held_hashes
+        checked_targets = {column: target for column, target in targets.items() if target in ids}
+        references = References(store.name, reported_name(table), checked_targets, ids)
+        # The hashes of a table that others refer to have been read already.
+        hashes_read = referred[store.name].get(table)
+        stored = store.hashes(table) if hashes_read is None else hashes_read
         report = partial(advanced, f"{store.name} {references.table}")
         checks.append(check_rows(store, table, wanted, stored, references, report))
         dangling += references.dangling()
@@ -218,22 +234,22 @@ def _is_readable(live: Live | None) -> bool:
 
 def _read_referred(store: Store) -> dict[str, pa.Table]:
     """Return HASHES of the store's tables that others refer to, by table."""
-    return {
-        table: store.hashes(table) for table in store.tables if reported_name(table) in REFERRED_TO
-    }
+    referred = [table for table in store.tables if reported_name(table) in REFERRED_TO]
+    return {table: store.hashes(table) for table in referred}
 
 
 def _list_ids(
-    held: Mapping[str, Mapping[str, pa.Table]], store: Store
+    referred: Mapping[str, Mapping[str, pa.Table]], store: Store
 ) -> dict[str, pa.ChunkedArray]:
     """Return the ids of the tables that others refer to, by the name that reports use.
 
     They are those of the store itself, or those of another store for a table it does not have.
     """
+    of_others = [tables for name, tables in referred.items() if name != store.name]
+    own = referred.get(store.name, {})
     ids: dict[str, pa.ChunkedArray] = {}
-    others = [tables for name, tables in held.items() if name != store.name]
     # The store's own tables come last, so they replace those of other stores.
-    for tables in (*others, held.get(store.name, {})):
+    for tables in (*of_others, own):
         for table, rows in tables.items():
             ids[reported_name(table)] = rows["id"]
     return ids
@@ -280,10 +296,12 @@ def _find_problems(
             )
         if live is not None and live.loading:
             yield f"{store}: a load is under way, or was cut off; {load}"
-    versions = {store: short(live.version) if live else "nothing" for store, live in lives.items()}
+    versions: dict[str, str] = {}
+    for store, live in lives.items():
+        versions[store] = short(live.version) if live else "nothing"
     if len(set(versions.values())) > 1:
-        shown = ", ".join(f"{store} {version}" for store, version in versions.items())
-        yield f"stores: they show different versions ({shown}); {load}"
+        listed = ", ".join(f"{store} {version}" for store, version in versions.items())
+        yield f"stores: they show different versions ({listed}); {load}"
 
 
 def _find_outdated(stores: Sequence[Store], repair: str) -> Iterator[str]:
@@ -303,10 +321,13 @@ def _find_wrong_counts(stores: Sequence[Store], repair: str) -> Iterator[str]:
             )
 
 
-def _find_changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iterator[str]:
+def _find_changes(
+    live_at_start: Mapping[str, Live | None], stores: Sequence[Store]
+) -> Iterator[str]:
     """Yield messages about stores that were loaded during the verification."""
     for store in stores:
-        if _comparable(store.live()) != _comparable(before[store.name]):
+        shown_at_start = _comparable(live_at_start[store.name])
+        if _comparable(store.live()) != shown_at_start:
             yield f"{store.name}: loaded while it was read; run 'graphmill verify' again"
 
 
