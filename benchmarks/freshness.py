@@ -4,10 +4,11 @@
     python benchmarks/freshness.py --units 5000 --minutes 4 --workflow index --delay 1
 
 One client sends documents to ``graphmill serve`` at an even rate, and requests a run after each.
-Another asks about each document in turn until an answer has it among its references. The time is
-that from the answer 202 to this answer. Runs follow each other all the time, so documents are also
-sent during runs. With ``--delay`` the workflow's chat model is a scripted endpoint whose replies
-take so many seconds; the first build is done without the delay.
+Others ask about the documents, the oldest first, until an answer cites each. The time is that from
+the answer 202 to this answer. Runs follow each other all the time, so documents are also sent
+during runs. With ``--delay`` the chat model, of runs and of answers, is a scripted endpoint whose
+replies take so many seconds; the first build is done without the delay. A run that fails ends the
+measurement.
 """
 
 import argparse
@@ -16,9 +17,11 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +34,12 @@ from serving import serving
 KEY = "the-writers-key-of-this-benchmark"
 ASK_SECONDS = 0.5
 """The time between two questions about a document that no answer cites yet."""
+ASKERS = 8
+"""Most questions at once. Answers one after another would take as long as the documents come."""
 LATEST_SECONDS = 300.0
 """The time after the last document after which those that are missing are given up."""
+WELL_ENDED = (None, 0)
+"""Exit codes of a run that has not ended yet, and of one that has ended well."""
 
 
 @dataclass
@@ -51,7 +58,7 @@ class Measured:
     """The documents that were sent, and the runs that were requested."""
 
     sent: list[Sent] = field(default_factory=list)
-    runs: set[str] = field(default_factory=set)
+    runs: list[str] = field(default_factory=list)
     ended: bool = False
     loads: list[float] = field(default_factory=list)
 
@@ -107,6 +114,10 @@ def _served(root: Path, workflow: str, env: Mapping[str, str]) -> Iterator[tuple
     text = settings.read_text(encoding="utf-8")
     # Runs of the workflow of the settings alone can be requested.
     text = re.sub(r"^workflow: \w+", f"workflow: {workflow}", text, count=1, flags=re.MULTILINE)
+    # A run with a limit of its cost needs the price of each model that it asks.
+    text = text.replace(
+        "model: gpt-4o-mini\n", "model: gpt-4o-mini\n      price: {input: 0, output: 0}\n"
+    )
     text = text.replace("read_only: true ", "read_only: false ")
     text = text.replace(
         "  # keys: ", f"  keys: {{bench: {{key: {KEY}, writer: true}}}}\n  # keys: "
@@ -140,32 +151,59 @@ def _send_all(url: str, measured: Measured, options: argparse.Namespace) -> None
             )
             asked = client.post("/v1/runs", json=run)
             asked.raise_for_status()
-            measured.runs.add(asked.json()["id"])
+            requested = asked.json()["id"]
+            if requested not in measured.runs:
+                _refuse_failed(client, measured.runs)
+                measured.runs.append(requested)
             measured.loads.append(os.getloadavg()[0])
             number += 1
             time.sleep(max(0.0, began + number * 60 / options.rate - time.monotonic()))
 
 
+def _refuse_failed(client: httpx2.Client, runs: Sequence[str]) -> None:
+    """End the measurement if one of the last two runs was refused or has failed."""
+    for id in runs[-2:]:
+        state = client.get(f"/v1/runs/{id}").json()
+        if state["state"] in ("refused", "killed") or state["exit_code"] not in WELL_ENDED:
+            raise SystemExit(f"run {id}: {state['state']}, {state['message']}")
+
+
 def _ask_all(url: str, measured: Measured) -> None:
-    """Ask about each document, the oldest first, until an answer cites it."""
-    place, last = 0, time.monotonic()
-    with httpx2.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=60) as client:
-        while not (measured.ended and place == len(measured.sent)):
-            if place == len(measured.sent):
-                time.sleep(ASK_SECONDS)
-                continue
-            one = measured.sent[place]
-            # The texts are much alike. The condition keeps the measure from being one of recall.
-            body = {"query": one.question, "mode": "naive", "where": {"title": one.title}}
-            answer = client.post("/query", json=body)
-            found = answer.json().get("references", []) if answer.is_success else []
-            if any(reference["source"] == one.id for reference in found):
-                one.cited = last = time.monotonic()
-                place += 1
-                continue
-            if measured.ended and time.monotonic() - last > LATEST_SECONDS:
+    """Ask about the documents, the oldest first, until an answer cites each.
+
+    While nothing is found only the oldest is asked about. Once it is cited, the next ones are asked
+    about together, for the same run has brought them.
+    """
+    at_once, last = 1, time.monotonic()
+    with (
+        httpx2.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=60) as client,
+        ThreadPoolExecutor(ASKERS) as askers,
+    ):
+        while True:
+            waiting = [one for one in measured.sent if one.cited is None]
+            given_up = time.monotonic() - last > LATEST_SECONDS
+            if measured.ended and (not waiting or given_up):
                 return
+            asked = waiting[:at_once]
+            list(askers.map(partial(_ask, client), asked))
+            if asked and all(one.cited is not None for one in asked):
+                at_once, last = ASKERS, time.monotonic()
+                continue
+            at_once = 1
             time.sleep(ASK_SECONDS)
+
+
+def _ask(client: httpx2.Client, one: Sent) -> None:
+    """Ask about a document, and note the moment if the answer cites it."""
+    # The texts are much alike. The condition keeps the measure from being one of recall.
+    body = {"query": one.question, "mode": "naive", "where": {"title": one.title}}
+    response = client.post("/query", json=body)
+    if not response.is_success:
+        return
+    answer = response.json()
+    cited = [entry["source"] for entry in answer["references"] if entry["id"] in answer["cited"]]
+    if one.id in cited:
+        one.cited = time.monotonic()
 
 
 if __name__ == "__main__":
