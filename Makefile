@@ -126,7 +126,7 @@ docs: dev  ## the documentation as a site, into build/site; its links and the le
 	$(BIN)/python .ci/prose.py
 	$(BIN)/python .ci/site.py
 
-pictures: dev  ## the pictures of the documentation, from the sample corpus (about 2 minutes)
+pictures: dev  ## the pictures of the documentation, from the sample corpus (about 20 seconds)
 	$(BIN)/python .ci/pictures.py
 
 screenshots: dev  ## every view of the page, from the sample corpus, into build/screenshots; four into docs/pictures (needs chromium)
