@@ -1015,10 +1015,11 @@ class Project(Asking):
         from pipeline.snapshots.ranks import degrees, lack_ranks, with_ranks
 
         manifest = self._manifest(workflow)
+        if not manifest.tables:
+            advice = self.snapshots.advise_without_tables(manifest.workflow, "workflow")
+            raise UsageError(f"workflow '{manifest.workflow}': no tables yet; {advice}")
         if name not in manifest.tables:
             have = ", ".join(sorted(manifest.tables))
-            if not have:
-                have = f"none; run 'graphmill index {manifest.workflow}'"
             others = ", ".join(sorted(set(self.snapshots.workflows()) - {manifest.workflow}))
             or_name = ""
             if others and workflow is None:

@@ -74,7 +74,11 @@ class Commands(Group):
 
 app = typer.Typer(
     cls=Commands,
-    help="Documents to a knowledge graph every night, and answers over it.",
+    help=(
+        "Make a knowledge graph of a folder of documents, keep it up to date, and answer questions"
+        " over it. Begin with 'graphmill init my-project --sample'; 'graphmill docs first-graph'"
+        " leads on."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -102,26 +106,26 @@ def _add_group(name: str, about: str) -> typer.Typer:
     return group
 
 
-stores_app = _add_group("stores", "The embedded database.")
+stores_app = _add_group("stores", "Look into the database, or stop the embedded one.")
 stores_app.command()(databases.url)
 stores_app.command()(databases.psql)
 stores_app.command()(databases.stop)
-workspace_app = _add_group("workspace", "The workspaces of the databases.")
+workspace_app = _add_group("workspace", "List or delete what the databases hold of a project.")
 workspace_app.command("list")(maintain.list_workspaces)
 workspace_app.command("drop")(maintain.drop_workspace)
-resolutions_app = _add_group("resolutions", "Which names are one entity.")
+resolutions_app = _add_group("resolutions", "Decide which names are one entity.")
 resolutions_app.command("list")(resolutions.list_resolutions)
 resolutions_app.command("pin")(resolutions.pin)
 resolutions_app.command("undo")(resolutions.undo)
-corrections_app = _add_group("corrections", "What people decide about the graph.")
+corrections_app = _add_group("corrections", "Correct the graph by hand; each later run follows.")
 corrections_app.command("list")(corrections.list_corrections)
 corrections_app.command("add")(corrections.add)
 corrections_app.command("undo")(corrections.undo)
 corrections_app.command("apply")(corrections.apply)
 corrections_app.command("suspects")(corrections.suspects)
-ontology_app = _add_group("ontology", "The types that the graph may have.")
+ontology_app = _add_group("ontology", "Ask for the types that the graph may have.")
 ontology_app.command()(ontology.adopt)
-import_app = _add_group("import", "What other tools have built, as tables.")
+import_app = _add_group("import", "Take over a graph, a table or an ontology made elsewhere.")
 import_app.command("graphrag")(maintain.import_graphrag)
 import_app.command("lightrag")(maintain.import_lightrag)
 import_app.command("ontology")(ontology.import_ontology)

@@ -61,7 +61,7 @@ def query(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Answer a question over the loaded stores, with sources."""
+    """Answer a question by the documents that are loaded, with sources."""
     with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
         from pipeline.query.condition_lines import read_conditions
         from pipeline.query.stream import Done, Failed

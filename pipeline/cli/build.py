@@ -286,7 +286,7 @@ def index(
     reconvert: Reconvert = False,
     page: Page = None,
 ) -> None:  # fmt: skip
-    """Bring the snapshots up to date with the documents."""
+    """Read the documents and make the tables of the graph (snapshots); nothing is loaded."""
     from pipeline.engine.plan import RunOptions
 
     selection = _selection(start, only, skip, force)
@@ -307,7 +307,7 @@ def load(
     yes: Yes = False,
     page: Page = None,
 ) -> None:  # fmt: skip
-    """Bring the stores up to date with the snapshots."""
+    """Bring the databases (stores) up to date with the tables of the last run."""
     from pipeline.engine.plan import RunOptions
 
     owners = tuple(take_over or ())
@@ -331,7 +331,7 @@ def run(
     take_over: TakeOver = None,
     yes: Yes = False, page: Page = None,
 ) -> None:  # fmt: skip
-    """Index, then load."""
+    """Read the documents, make the graph, and load it into the databases: index, then load."""
     from pipeline.engine.plan import RunOptions
 
     owners = tuple(take_over or ())

@@ -101,8 +101,8 @@ def evaluate(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure retrieval, or answers, against questions whose gold is known, or compare two such
-    measurements."""
+    """Measure retrieval, or answers, by questions with their gold (what should be found), or
+    compare two such measurements."""
     if (questions is None) == (compare is None):
         raise typer.BadParameter(
             "a file of questions, or --compare A.json B.json", param_hint="QUESTIONS.jsonl"

@@ -117,7 +117,8 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick",
         help="Compare counts and checksums, not the rows.")] = False,
 ) -> None:  # fmt: skip
-    """Compare the stores with the snapshots, row by row; exit code 1 where they differ."""
+    """Compare the databases (stores) with the tables that they show, row by row; exit code 1 where
+    they differ."""
     with (
         open_project(context, folder, overrides, as_json) as project,
         counting("verify") as advanced,
@@ -138,8 +139,8 @@ def check_laws(
     seed: Annotated[int, typer.Option(help="Of the first draw.")] = 1,
     draws: Annotated[int, typer.Option(min=1, help="So many times, each with the next seed.")] = 4,
 ) -> None:  # fmt: skip
-    """Hold the verbs of a workflow, your own too, to their laws; exit code 1 where one breaks its
-    law."""
+    """Check that each verb of a workflow makes the same of changed rows as of all rows; exit code 1
+    where one breaks this law."""
     with open_project(context, folder, overrides, as_json) as project:
         found = project.check_laws(name, documents, seed, draws)
     if as_json:

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 def gc(
     context: typer.Context,
-    keep: Annotated[int, typer.Option(metavar="N", help="Nights of each workflow to keep.")],
+    keep: Annotated[int, typer.Option(metavar="N", help="Runs of each workflow to keep.")],
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     delete: Annotated[bool, typer.Option("--delete",
         help="Delete; without it, only say what would go.")] = False,
 ) -> None:  # fmt: skip
-    """Delete the snapshots that only older nights need."""
+    """Delete the tables (snapshots) that only older runs need."""
     with open_project(context, folder, overrides, as_json) as project, counting("gc") as advanced:
         report = project.gc(keep, dry_run=not delete, advanced=advanced)
     if as_json:
@@ -61,7 +61,7 @@ def purge(
             help="Below the input folder, also a former one; or a record, people.csv#42."),
     ] = None,
     history: Annotated[bool, typer.Option("--history",
-        help="What only earlier nights hold, of any document.")] = False,
+        help="What only earlier runs hold, of any document.")] = False,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     yes: Yes = False,
     certificate: Annotated[
@@ -70,8 +70,8 @@ def purge(
             help="A new file that says what was removed, when and whence, without any content."),
     ] = None,
 ) -> None:  # fmt: skip
-    """Remove a document and every trace of it, with all earlier nights; or the earlier nights
-    alone."""
+    """Remove a document and every trace of it, with the tables of all earlier runs; or these
+    tables alone."""
     if (document is not None) == history:
         raise typer.BadParameter("name --document PATH or --history, one of them")
     if certificate is not None and (document is None or certificate.exists()):

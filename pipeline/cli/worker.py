@@ -12,7 +12,8 @@ from pipeline.errors import UsageError, WorkerError, in_words, install_extra
 def worker(
     context: typer.Context,
     address: Annotated[str | None,
-        typer.Argument(help="The scheduler's; by default engine.address.")] = None,
+        typer.Argument(metavar="ADDRESS",
+            help="The scheduler's; by default engine.address.")] = None,
     workers: Annotated[int, typer.Option(min=1,
         help="Processes, each of which does one task at a time.")] = 1,
     memory: Annotated[str, typer.Option(metavar="SIZE",

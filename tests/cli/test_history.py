@@ -104,6 +104,8 @@ def test_before_the_first_run_each_says_what_makes_one(tmp_path: Path):
         0, "no workspace yet; 'graphmill run' makes one\n", ""
     )
     assert folder.invoke("usage") == Invoked(0, "no call of a model is known\n", "")
+    refused = folder.invoke_refused("rejects")
+    assert "workflow 'index': no tables yet; run 'graphmill index index' first" in refused
     assert [folder.invoke(*command, "--json").json for command in (("runs",), ("workspace", "list"), ("usage",))] == [  # noqa: E501
         [], [], [],
     ]  # fmt: skip
