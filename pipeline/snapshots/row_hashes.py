@@ -58,13 +58,22 @@ def row_hashes(table: pa.Table, key: str | None) -> np.ndarray:
     hashes = np.zeros((table.num_rows, HASH_BYTES), np.uint8)
     if key is not None:
         hashes[:, :KEY_BYTES] = _key_hashes(table[key])
-    rows_within_bytes = BYTES_AT_ONCE * table.num_rows // max(table.nbytes, 1)
-    at_once = max(min(ROWS_AT_ONCE, rows_within_bytes), 1)
-    for start in range(0, table.num_rows, at_once):
-        encoded_rows = _encode_rows(table.slice(start, at_once))
-        digests = np.frombuffer(b"".join(map(xxh3_128_digest, encoded_rows)), np.uint8)
-        hashes[start : start + at_once, KEY_BYTES:] = digests.reshape(-1, ROW_BYTES)
+    rows_at_once = _rows_at_once(table)
+    for start in range(0, table.num_rows, rows_at_once):
+        end = start + rows_at_once
+        encoded_rows = _encode_rows(table.slice(start, rows_at_once))
+        digests = b"".join(map(xxh3_128_digest, encoded_rows))
+        digest_bytes = np.frombuffer(digests, np.uint8).reshape(-1, ROW_BYTES)
+        hashes[start:end, KEY_BYTES:] = digest_bytes
     return hashes
+
+
+def _rows_at_once(table: pa.Table) -> int:
+    """Limit the rows that are encoded in one step, by their number and by their bytes."""
+    # An empty table has no bytes; at least one row is encoded, however large it is.
+    table_bytes = max(table.nbytes, 1)
+    rows_within_bytes = BYTES_AT_ONCE * table.num_rows // table_bytes
+    return max(1, min(ROWS_AT_ONCE, rows_within_bytes))
 
 
 def table_digest(hashes: np.ndarray, schema: pa.Schema, has_key: bool) -> str:
@@ -72,17 +81,23 @@ def table_digest(hashes: np.ndarray, schema: pa.Schema, has_key: bool) -> str:
 
     It is a digest over the hashes of all rows, and over the names and types of the columns.
     """
-    columns = json.dumps([[field.name, type_name(field.type)] for field in schema])
-    rows = _tree_root(hashes) if has_key else hashlib.sha256(hashes.tobytes()).digest()
-    return hashlib.sha256(columns.encode() + rows).hexdigest()
+    columns = [[field.name, type_name(field.type)] for field in schema]
+    digest = hashlib.sha256(json.dumps(columns).encode())
+    if has_key:
+        digest.update(_tree_root(hashes))
+    else:
+        digest_of_rows = hashlib.sha256(hashes.tobytes())
+        digest.update(digest_of_rows.digest())
+    return digest.hexdigest()
 
 
 def numbers_of(hashes: np.ndarray, bits: int) -> np.ndarray:
     """Return the first ``bits`` bits of each row's key hash as integers; ``bits`` <= MOST_BITS."""
-    first_byte = hashes[:, 0].astype(np.int64)
-    half_of_second = hashes[:, 1] >> 4
-    twelve_bits = first_byte << 4 | half_of_second
-    return twelve_bits >> (MOST_BITS - bits)
+    first_eight_bits = hashes[:, 0].astype(np.int64)
+    next_four_bits = hashes[:, 1] >> 4
+    twelve_bits = (first_eight_bits << 4) | next_four_bits
+    surplus_bits = MOST_BITS - bits
+    return twelve_bits >> surplus_bits
 
 
 def group_numbers(names: pa.ChunkedArray, bits: int) -> np.ndarray:
@@ -97,34 +112,45 @@ def group_numbers(names: pa.ChunkedArray, bits: int) -> np.ndarray:
 
 
 def _tree_root(hashes: np.ndarray) -> bytes:
-    first_digit = hashes[:, 0] >> 4
+    """Return the root of the hash tree over all rows, by digests level by level from the leaves.
+
+    A node without rows is not computed: it counts as NOTHING_BELOW.
+    """
+    first_hex_digit = hashes[:, 0] >> 4
     nodes: dict[int, bytes] = {}
     # One sixteenth of the tree at a time: sorting needs as much memory again as it sorts.
     for digit in range(BRANCHES):
-        nodes |= _leaf_digests(hashes[first_digit == digit])
+        in_this_sixteenth = first_hex_digit == digit
+        nodes |= _leaf_digests(hashes[in_this_sixteenth])
     for _ in range(DEPTH):
-        parents = dict.fromkeys(node // BRANCHES for node in nodes)
+        parents = {node // BRANCHES for node in nodes}
         nodes = {parent: _parent_digest(parent, nodes) for parent in parents}
     return nodes.get(0, NOTHING_BELOW)
 
 
 def _parent_digest(parent: int, nodes: dict[int, bytes]) -> bytes:
-    children = range(BRANCHES * parent, BRANCHES * (parent + 1))
-    below = b"".join(nodes.get(child, NOTHING_BELOW) for child in children)
-    return hashlib.sha256(below).digest()
+    """Return the digest over the children of a node; ``nodes`` has those that have rows."""
+    first_child = BRANCHES * parent
+    digest = hashlib.sha256()
+    for child in range(first_child, first_child + BRANCHES):
+        digest.update(nodes.get(child, NOTHING_BELOW))
+    return digest.digest()
 
 
 def _leaf_digests(hashes: np.ndarray) -> dict[int, bytes]:
     """Return the digest of each leaf that has rows, by the number of the leaf."""
     sortable = np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1)
     ordered = _sort_hashes(sortable).view(np.uint8).reshape(-1, HASH_BYTES)
-    leaves, starts = np.unique(numbers_of(ordered, MOST_BITS), return_index=True)
-    bounds = pairwise([*starts.tolist(), len(ordered)])
+    leaf_of_rows = numbers_of(ordered, MOST_BITS)
+    # Sorted hashes are sorted by their leaves, so each leaf is one slice of them.
+    leaves, starts = np.unique(leaf_of_rows, return_index=True)
+    bounds_in_rows = np.append(starts, len(ordered))
+    bounds = (bounds_in_rows * HASH_BYTES).tolist()
     content = ordered.tobytes()
     digests: dict[int, bytes] = {}
-    for leaf, (start, end) in zip(leaves.tolist(), bounds, strict=True):
-        rows = content[start * HASH_BYTES : end * HASH_BYTES]
-        digests[leaf] = hashlib.sha256(rows).digest()
+    for leaf, (start, end) in zip(leaves.tolist(), pairwise(bounds), strict=True):
+        digest = hashlib.sha256(content[start:end])
+        digests[leaf] = digest.digest()
     return digests
 
 
@@ -135,13 +161,18 @@ def _sort_hashes(hashes: np.ndarray) -> np.ndarray:
     as integers, and by all their bytes only where these are equal. Few are: above all equal rows.
     """
     octets = hashes.view(np.uint8).reshape(-1, HASH_BYTES)
-    first_eight = np.ascontiguousarray(octets[:, :8]).view(">u8").astype(np.uint64).reshape(-1)
-    order = np.argsort(first_eight)
-    ordered, first_eight = hashes[order], first_eight[order]
+    first_eight_bytes = np.ascontiguousarray(octets[:, :8])
+    # Read with the greatest byte first, integers have the order of the bytes.
+    beginnings = first_eight_bytes.view(">u8").astype(np.uint64).reshape(-1)
+    order = np.argsort(beginnings)
+    ordered = hashes[order]
+    beginnings = beginnings[order]
     # Element i says whether hash i begins like hash i - 1; the two at the ends stay false.
-    begins_alike = np.zeros(len(first_eight) + 1, bool)
-    begins_alike[1:-1] = first_eight[1:] == first_eight[:-1]
-    tied = begins_alike[1:] | begins_alike[:-1]
+    begins_alike = np.zeros(len(beginnings) + 1, bool)
+    begins_alike[1:-1] = beginnings[1:] == beginnings[:-1]
+    like_hash_before = begins_alike[:-1]
+    like_hash_after = begins_alike[1:]
+    tied = like_hash_before | like_hash_after
     ordered[tied] = np.sort(ordered[tied])
     return ordered
 
@@ -154,64 +185,87 @@ def in_one_alone(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nd
     of keys are ignored.
     """
     codes = _number_cells(np.concatenate([left, right]))
-    of_left, of_right = codes[: len(left)], codes[len(left) :]
-    count_left = np.bincount(of_left, minlength=len(codes))
-    count_right = np.bincount(of_right, minlength=len(codes))
-    if count_left.max(initial=0) <= 1 and count_right.max(initial=0) <= 1:
+    codes_left = codes[: len(left)]
+    codes_right = codes[len(left) :]
+    # The number of rows with each code. A code is less than the number of all rows.
+    copies_left = np.bincount(codes_left, minlength=len(codes))
+    copies_right = np.bincount(codes_right, minlength=len(codes))
+    most_copies = max(copies_left.max(initial=0), copies_right.max(initial=0))
+    if most_copies <= 1:
         # The usual case: no side has two equal rows, so none has a surplus.
-        return count_right[of_left] == 0, count_left[of_right] == 0
-    in_both = np.minimum(count_left, count_right)
-    left_alone = _count_equal_before(of_left) >= in_both[of_left]
-    right_alone = _count_equal_before(of_right) >= in_both[of_right]
+        left_alone = copies_right[codes_left] == 0
+        right_alone = copies_left[codes_right] == 0
+        return left_alone, right_alone
+    # As many copies of a row have an equal on the other side; the later ones are surplus.
+    copies_in_both = np.minimum(copies_left, copies_right)
+    left_alone = _count_equal_before(codes_left) >= copies_in_both[codes_left]
+    right_alone = _count_equal_before(codes_right) >= copies_in_both[codes_right]
     return left_alone, right_alone
 
 
 def _number_cells(hashes: np.ndarray) -> np.ndarray:
     """Return a number for each hash, equal where the hashes of all cells are equal.
 
-    The numbers are less than that of the hashes. Integers sort many times faster than bytes, so
-    the two halves of a hash are compared as integers.
+    Each number is less than the count of the hashes. Integers sort many times faster than bytes,
+    so the two halves of a hash are compared as integers.
     """
-    cells = np.ascontiguousarray(hashes[:, KEY_BYTES:])
-    first_half, second_half = cells.view(np.uint64).reshape(-1, 2).T
+    hashes_of_cells = np.ascontiguousarray(hashes[:, KEY_BYTES:])
+    halves = hashes_of_cells.view(np.uint64).reshape(-1, 2)
+    first_half = halves[:, 0]
+    second_half = halves[:, 1]
     order = np.argsort(first_half)
-    differs = np.diff(first_half[order]) != 0
-    halves_differ = np.diff(second_half[order]) != 0
-    if (halves_differ & ~differs).any():
+    is_new = _differs_from_previous(first_half[order])
+    second_is_new = _differs_from_previous(second_half[order])
+    same_first_other_second = second_is_new & ~is_new
+    if same_first_other_second.any():
         # Different rows have equal first halves, so the second ones must be in order, too.
         order = np.lexsort([second_half, first_half])
-        differs = (np.diff(first_half[order]) != 0) | (np.diff(second_half[order]) != 0)
-    codes = np.empty(len(cells), np.int64)
-    codes[order] = np.cumsum(np.append([0], differs))[: len(cells)]
+        first_is_new = _differs_from_previous(first_half[order])
+        second_is_new = _differs_from_previous(second_half[order])
+        is_new = first_is_new | second_is_new
+    codes = np.empty(len(hashes), np.int64)
+    codes[order] = np.cumsum(is_new)
     return codes
+
+
+def _differs_from_previous(ordered: np.ndarray) -> np.ndarray:
+    """Return a mask of the values that differ from the one before; it is false for the first."""
+    differs = np.zeros(len(ordered), bool)
+    differs[1:] = ordered[1:] != ordered[:-1]
+    return differs
 
 
 def _count_equal_before(codes: np.ndarray) -> np.ndarray:
     """Return how many equal codes stand before each code."""
+    # A stable sort leaves equal codes in the order in which they stand.
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
-    first_equal = np.searchsorted(ordered, ordered)
+    place = np.arange(len(codes))
+    place_of_first_equal = np.searchsorted(ordered, ordered)
     counts = np.empty(len(codes), np.int64)
-    counts[order] = np.arange(len(codes)) - first_equal
+    counts[order] = place - place_of_first_equal
     return counts
 
 
 def _key_hashes(column: pa.ChunkedArray) -> np.ndarray:
     """Return the first KEY_BYTES bytes of the hash of each key, zeros for null."""
+    # Keys repeat, so each distinct one is hashed once.
     encoded = column.combine_chunks().dictionary_encode()
-    distinct = bytes_of_cells(_join_sized([_payload(encoded.dictionary)]))
-    digests = b"".join(xxh3_64_digest(cell)[:KEY_BYTES] for cell in distinct)
-    of_keys = np.frombuffer(digests, np.uint8).reshape(-1, KEY_BYTES)
-    of_null = np.zeros((1, KEY_BYTES), np.uint8)
-    of_all = np.concatenate([of_keys, of_null])
-    positions = encoded.indices.fill_null(len(of_keys))
-    return of_all[positions.to_numpy()]
+    distinct_keys = _join_sized([_payload(encoded.dictionary)])
+    digests = b"".join(xxh3_64_digest(key)[:KEY_BYTES] for key in bytes_of_cells(distinct_keys))
+    hashes_of_keys = np.frombuffer(digests, np.uint8).reshape(-1, KEY_BYTES)
+    hash_of_null = np.zeros((1, KEY_BYTES), np.uint8)
+    hashes = np.concatenate([hashes_of_keys, hash_of_null])
+    position_of_null = len(hashes_of_keys)
+    positions = encoded.indices.fill_null(position_of_null)
+    return hashes[positions.to_numpy()]
 
 
 def _encode_rows(table: pa.Table) -> Iterator[memoryview]:
     """Return the bytes of each row: the length and the content of each of its cells."""
     if not table.num_columns:
-        return iter([memoryview(b"")] * table.num_rows)
+        empty_row = memoryview(b"")
+        return iter([empty_row] * table.num_rows)
     payloads = [_payload(column.combine_chunks()) for column in table.columns]
     return bytes_of_cells(_join_sized(payloads))
 
@@ -219,7 +273,9 @@ def _encode_rows(table: pa.Table) -> Iterator[memoryview]:
 def _payload(cells: Any) -> pa.LargeBinaryArray:
     """Return the content of each cell as bytes; a null cell stays null."""
     kind = cells.type
-    if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if is_text(kind) or is_bytes:
         return cells.cast(BINARY)
     if pa.types.is_fixed_size_list(kind):
         return _payload_of_lists(cells.cast(pa.large_list(kind.value_type)))
@@ -230,9 +286,11 @@ def _payload(cells: Any) -> pa.LargeBinaryArray:
         return _restore_nulls(cells, _join_sized(fields))
     if pa.types.is_boolean(kind):
         return _payload(cells.cast(pa.uint8()))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        values = pc.fill_null(cells, 0).to_numpy(zero_copy_only=False)
+    if is_number:
+        without_nulls = pc.fill_null(cells, 0)
+        values = without_nulls.to_numpy(zero_copy_only=False)
         return _restore_nulls(cells, fixed_cells(values))
+    # Other types, such as dates, are rare: they go by what Python writes for them.
     encoded = [None if cell is None else repr(cell).encode() for cell in cells.to_pylist()]
     return pa.array(encoded, BINARY)
 
@@ -243,13 +301,16 @@ def _payload_of_lists(cells: Any) -> pa.LargeBinaryArray:
     Floating point numbers all have one length. Other items are preceded by their length.
     """
     items = cells.flatten()
-    lengths = pc.fill_null(pc.list_value_length(cells), 0).to_numpy(zero_copy_only=False)
-    bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    lengths = pc.fill_null(pc.list_value_length(cells), 0)
+    bounds = np.zeros(len(cells) + 1, np.int64)
+    np.cumsum(lengths.to_numpy(zero_copy_only=False), out=bounds[1:])
     if pa.types.is_floating(items.type) and not items.null_count:
         values = np.ascontiguousarray(items.to_numpy(zero_copy_only=False))
-        return _restore_nulls(cells, binary_cells(bounds * values.itemsize, values))
+        bounds_in_bytes = bounds * values.itemsize
+        return _restore_nulls(cells, binary_cells(bounds_in_bytes, values))
     elements = _join_sized([_payload(items)])
-    lists = binary_cells(offsets_of(elements)[bounds], content_buffer(elements))
+    bounds_in_bytes = offsets_of(elements)[bounds]
+    lists = binary_cells(bounds_in_bytes, content_buffer(elements))
     return _restore_nulls(cells, lists)
 
 
@@ -257,14 +318,16 @@ def _join_sized(payloads: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     """Join columns of bytes row by row; each cell is preceded by its length, -1 for null."""
     fields: list[pa.LargeBinaryArray] = []
     for payload in payloads:
-        lengths = pc.fill_null(pc.binary_length(payload), -1).to_numpy(zero_copy_only=False)
-        fields += [fixed_cells(lengths.astype(np.int64)), payload]
+        lengths = pc.fill_null(pc.binary_length(payload), -1)
+        sizes = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+        fields += [fixed_cells(sizes), payload]
     return pc.binary_join_element_wise(
         *fields, NOTHING, null_handling="replace", null_replacement=""
     )
 
 
 def _restore_nulls(cells: Any, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Return the payload with null where a cell is null."""
     if not cells.null_count:
         return payload
     return pc.if_else(cells.is_valid(), payload, pa.scalar(None, BINARY))
