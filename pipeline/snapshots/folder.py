@@ -147,12 +147,17 @@ class Folder:
     def listed(self, below: str = "") -> list[Kept]:
         """Return every file at any depth below, sorted by name, without those that are half
         written."""
-        paths = sorted(path for path in (self.root / below).rglob("*") if path.is_file())
-        return [kept_of(self.root, path) for path in paths if not path.name.endswith(PARTIAL)]
+        found: list[Kept] = []
+        for path in sorted((self.root / below).rglob("*")):
+            is_half_written = path.name.endswith(PARTIAL)
+            if path.is_file() and not is_half_written:
+                found.append(kept_of(self.root, path))
+        return found
 
     def top(self) -> list[str]:
         """Return the names of the files directly in the folder, sorted."""
-        return sorted(path.name for path in self.root.glob("*") if path.is_file())
+        files = [path for path in self.root.glob("*") if path.is_file()]
+        return sorted(path.name for path in files)
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete the files that are there. The caller must hold the folder alone."""
@@ -174,8 +179,10 @@ class Folder:
 
 
 def kept_of(root: Path, path: Path) -> Kept:
+    """Return what is known of a file below the root."""
     state = path.stat()
-    return Kept(path.relative_to(root).as_posix(), state.st_size, state.st_mtime)
+    name = path.relative_to(root).as_posix()
+    return Kept(name, state.st_size, state.st_mtime)
 
 
 def _file_state(name: str, path: Path) -> tuple[str, int, int, int]:

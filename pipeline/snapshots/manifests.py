@@ -37,32 +37,35 @@ def view_of(manifest: Manifest, view: str) -> Manifest:
     """Return the tables of a view, by the names that they have in the workflow; none if the view
     was not made."""
     suffix = in_view("", view)
-    own = {name: table for name, table in manifest.tables.items() if name.endswith(suffix)}
-    return Manifest(
-        in_view(manifest.workflow, view),
-        {name.removesuffix(suffix): table for name, table in own.items()},
-        {name: record for name, record in manifest.steps.items() if name.endswith(suffix)},
-    )
+    tables: dict[str, Snapshot] = {}
+    for name, table in manifest.tables.items():
+        if name.endswith(suffix):
+            tables[name.removesuffix(suffix)] = table
+    records = manifest.steps.items()
+    steps = {name: record for name, record in records if name.endswith(suffix)}
+    workflow_of_view = in_view(manifest.workflow, view)
+    return Manifest(workflow_of_view, tables, steps)
 
 
 def digest_of_view(manifest: Manifest) -> str:
     """Return a digest of the conditions by which the documents of a view were chosen; "" if it is
     no view."""
     _, view = split_name(manifest.workflow)
-    record = manifest.steps.get(in_view(DOCUMENTS_STEP, view))
-    return conditions_digest(record.components["params"]["where"]) if view and record else ""
+    documents_step = manifest.steps.get(in_view(DOCUMENTS_STEP, view))
+    if not view or documents_step is None:
+        return ""
+    params = documents_step.components["params"]
+    return conditions_digest(params["where"])
 
 
 def manifest_from(content: dict[str, Any]) -> Manifest:
-    return Manifest(
-        content["workflow"],
-        {name: snapshot_of(snapshot) for name, snapshot in content["tables"].items()},
-        {name: step_record_from(record) for name, record in content["steps"].items()},
-    )
+    tables = {name: snapshot_of(record) for name, record in content["tables"].items()}
+    steps = {name: step_record_from(record) for name, record in content["steps"].items()}
+    return Manifest(content["workflow"], tables, steps)
 
 
 def step_record_from(content: dict[str, Any]) -> StepRecord:
-    outputs = {name: snapshot_of(snapshot) for name, snapshot in content["outputs"].items()}
+    outputs = {name: snapshot_of(record) for name, record in content["outputs"].items()}
     return StepRecord(**{**content, "outputs": outputs})
 
 
@@ -71,14 +74,18 @@ def snapshot_of(content: dict[str, Any]) -> Snapshot:
 
     Raises ValueError if it names a file that this store cannot have written.
     """
-    rows, sha256 = content["rows"], content["sha256"]
-    # In earlier versions a table was one file.
+    rows = content["rows"]
     if "path" in content:
-        snapshot = Snapshot(rows, sha256, (TableFile(content["path"], rows),))
+        # In earlier versions a table was one file.
+        files = [TableFile(content["path"], rows)]
+        order: tuple[str, ...] = ()
     else:
-        files = tuple(_table_file(place, file) for place, file in enumerate(content["files"]))
-        snapshot = Snapshot(rows, sha256, files, tuple(content["order"]))
-    if not snapshot.files or not all(map(FILE_OF_A_TABLE.fullmatch, snapshot.paths)):
+        records = content["files"]
+        files = [_table_file(place, record) for place, record in enumerate(records)]
+        order = tuple(content["order"])
+    snapshot = Snapshot(rows, content["sha256"], tuple(files), order)
+    all_are_of_tables = all(FILE_OF_A_TABLE.fullmatch(path) for path in snapshot.paths)
+    if not files or not all_are_of_tables:
         raise ValueError(f"no snapshot: {snapshot.paths}")
     return snapshot
 

@@ -188,19 +188,27 @@ class Mirror(Folder):
         return {name for name in asked if name not in self.there or name in self.damaged}
 
     def keep(self, names: Iterable[str]) -> None:
-        names = dict.fromkeys(names)
-        to_upload = [name for name in names if name not in self.there or name in self.damaged]
-        if not to_upload:
-            return
-        # A file that is not here may have been uploaded by another process.
-        self.require([name for name in to_upload if not self.is_here(name)])
-        here = [name for name in to_upload if self.is_here(name)]
-        new = {name: self.root / name for name in here if name not in self.damaged}
-        damaged = {name: self.root / name for name in here if name in self.damaged}
+        new: dict[str, Path] = {}
+        damaged: dict[str, Path] = {}
+        elsewhere: list[str] = []
+        for name in dict.fromkeys(names):
+            is_damaged = name in self.damaged
+            if name in self.there and not is_damaged:
+                continue
+            if not self.is_here(name):
+                elsewhere.append(name)
+            elif is_damaged:
+                damaged[name] = self.root / name
+            else:
+                new[name] = self.root / name
+        if elsewhere:
+            # A file that is not here may have been uploaded by another process.
+            self.require(elsewhere)
         self.objects.upload(new, may=self._check_lease)
+        # Only a damaged object is replaced: others are immutable.
         self.objects.upload(damaged, True, self._check_lease)
-        self.note_kept(here)
-        self.damaged -= set(here)
+        self.note_kept([*new, *damaged])
+        self.damaged -= set(damaged)
 
     def note_kept(self, names: Iterable[str]) -> None:
         for name in names:
@@ -235,9 +243,11 @@ class Mirror(Folder):
             return None
 
     def read(self, name: str) -> dict[str, Any]:
+        # The holder of the lease knows all objects but the notes on tasks.
         if self.lease and name not in self.there and not _is_of_tasks(name):
             raise FileNotFoundError(self.describe(name))
-        return json_content(self.objects.read(name)[0], self.describe(name))
+        content, _ = self.objects.read(name)
+        return json_content(content, self.describe(name))
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON object. Raises LeaseLostError if another client has written it since."""
@@ -276,12 +286,15 @@ class Mirror(Folder):
         self._check_lease()
         text = json_text(content).encode()
         self.tasks_at_large = True
-        self._remember(name, text, self.objects.overwrite(name, text))
+        e_tag = self.objects.overwrite(name, text)
+        self._remember(name, text, e_tag)
 
     def share(self, files: Mapping[str, Path]) -> None:
         super().share(files)
         self.tasks_at_large = True
-        self.objects.upload({name: self.root / name for name in files}, True, self._check_lease)
+        # The files are now at their names in this folder.
+        moved = {name: self.root / name for name in files}
+        self.objects.upload(moved, True, self._check_lease)
         self.note_kept(files)
 
     def find_shared(self, name: str) -> Path:
@@ -291,15 +304,20 @@ class Mirror(Folder):
 
     def listed(self, below: str = "") -> list[Kept]:
         """Return every file below, also those that are only here, so that they can be deleted."""
-        start = f"{below}/" if below else ""
-        self.tasks_at_large |= _is_of_tasks(start)
-        if self.lease and not _is_of_tasks(start):
-            self._list_store_unless_known([name for name in self.there if name.startswith(start)])
-            found = [each for name, each in sorted(self.there.items()) if name.startswith(start)]
+        prefix = f"{below}/" if below else ""
+        lists_tasks = _is_of_tasks(prefix)
+        if lists_tasks:
+            self.tasks_at_large = True
+        if self.lease and not lists_tasks:
+            known_names = [name for name in self.there if name.startswith(prefix)]
+            self._list_store_unless_known(known_names)
+            names = sorted(name for name in self.there if name.startswith(prefix))
+            objects = [self.there[name] for name in names]
         else:
-            found = self.objects.listed(start)
-        kept = {each.name: Kept(each.name, each.bytes, each.changed) for each in found}
-        return [*kept.values(), *self._only_here(kept, below)]
+            objects = self.objects.listed(prefix)
+        in_store = [Kept(each.name, each.bytes, each.changed) for each in objects]
+        names_in_store = {each.name for each in in_store}
+        return [*in_store, *self._only_here(names_in_store, below)]
 
     def top(self) -> list[str]:
         if self.lease is None:
@@ -309,9 +327,9 @@ class Mirror(Folder):
     def delete(self, names: Sequence[str]) -> None:
         """Delete files in the store and here."""
         self._may_write()
-        there = [name for name in names if name in self.there or _is_of_tasks(name)]
-        if there:
-            self.objects.delete(there, self._may_write)
+        maybe_in_store = [name for name in names if name in self.there or _is_of_tasks(name)]
+        if maybe_in_store:
+            self.objects.delete(maybe_in_store, self._may_write)
         for name in names:
             self.there.pop(name, None)
         super().delete(names)
@@ -321,18 +339,22 @@ class Mirror(Folder):
         super().delete(names)
 
     def clear(self, below: str) -> None:
-        if below != UNFINISHED or self.tasks_at_large:
-            self.delete([kept.name for kept in self.listed(below)])
+        clears_tasks = below == UNFINISHED
+        if self.tasks_at_large or not clears_tasks:
+            names = [kept.name for kept in self.listed(below)]
+            self.delete(names)
         super().clear(below)
-        self.tasks_at_large &= below != UNFINISHED
+        if clears_tasks:
+            self.tasks_at_large = False
 
     def sweep(self) -> None:
         """Remove half-written files, and test objects of `refuse_unconditional` that were left
         behind."""
         super().sweep()
+        still_in_use = time.time() - FORGOTTEN
         tests = [name for name in self.top() if name.startswith(CHECKED)]
-        latest = time.time() - FORGOTTEN
-        self.delete([name for name in tests if self.there[name].changed < latest])
+        left_behind = [name for name in tests if self.there[name].changed < still_in_use]
+        self.delete(left_behind)
 
 
 def refuse_unconditional(objects: Objects) -> bool:

@@ -153,12 +153,20 @@ class Objects:
         An object that is there is left alone, unless ``again`` is true. ``may`` is called before
         each upload and raises an error to stop.
         """
-        sizes = {name: path.stat().st_size for name, path in files.items()}
-        small = [name for name in files if sizes[name] < LARGE]
-        self.each(lambda name: self._upload(name, files[name], again, may), small)
-        for name in files:
-            if sizes[name] >= LARGE:
-                self._upload(name, files[name], again, may)
+        small: list[str] = []
+        large: list[str] = []
+        for name, path in files.items():
+            if path.stat().st_size < LARGE:
+                small.append(name)
+            else:
+                large.append(name)
+
+        def upload_one(name: str) -> None:
+            self._upload(name, files[name], again, may)
+
+        self.each(upload_one, small)
+        for name in large:
+            upload_one(name)
 
     def _upload(self, name: str, path: Path, again: bool, may: Check) -> None:
         may()

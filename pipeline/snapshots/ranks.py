@@ -27,8 +27,8 @@ def lack_ranks(
         return False
     if not set(ENDS) <= set(columns) or "rank" in columns:
         return False
-    of_entities = snapshots.tables.columns(manifest.tables[ENTITIES])
-    return {"id", "degree"} <= set(of_entities)
+    columns_of_entities = snapshots.tables.columns(manifest.tables[ENTITIES])
+    return {"id", "degree"} <= set(columns_of_entities)
 
 
 def advise_on_missing_column(column: str, columns: Collection[str]) -> str:
@@ -56,6 +56,7 @@ def with_ranks(relationships: pd.DataFrame, degree: pd.Series) -> pd.DataFrame:
     """
     degrees_of_ends: dict[str, pd.Series] = {}
     for end, name in ENDS.items():
-        degrees_of_ends[name] = relationships[end].map(degree).fillna(0).astype("int64")
+        degrees_of_end = relationships[end].map(degree)
+        degrees_of_ends[name] = degrees_of_end.fillna(0).astype("int64")
     rank = sum(degrees_of_ends.values())
     return relationships.assign(**degrees_of_ends, rank=rank)

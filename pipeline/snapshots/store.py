@@ -119,12 +119,13 @@ class SnapshotStore:
         manifest without a copy under the id of its run.
         """
         workflow = manifest.workflow
-        self.folder.keep(path for table in manifest.tables.values() for path in table.paths)
-        newest = self.history(workflow)[-1:]
-        kept = self._try_manifest(workflow, _kept_name(workflow, newest[0])) if newest else None
+        self.tables.keep(manifest.tables.values())
+        newest_copy = None
+        for newest_id in self.history(workflow)[-1:]:
+            newest_copy = self._try_manifest(workflow, _kept_name(workflow, newest_id))
         content = with_version(asdict(manifest))
         live_name = _live_name(workflow)
-        if kept != manifest:
+        if newest_copy != manifest:
             self.folder.write(_kept_name(workflow, run_id), content)
             self.folder.write(live_name, content)
         elif self._try_manifest(workflow, live_name) != manifest:
@@ -219,18 +220,23 @@ class SnapshotStore:
 
     def history(self, workflow: str) -> list[str]:
         """Return the ids of the runs whose manifests are kept, oldest first."""
-        kept = self.folder.listed(f"{KEPT_FOLDER}/{workflow}")
-        places = [PurePosixPath(each.name) for each in kept]
-        return sorted(place.stem for place in places if place.suffix == ".json")
+        ids: list[str] = []
+        for kept in self.folder.listed(f"{KEPT_FOLDER}/{workflow}"):
+            path = PurePosixPath(kept.name)
+            if path.suffix == ".json":
+                ids.append(path.stem)
+        return sorted(ids)
 
     def workflows(self) -> list[str]:
         """Return the names of the workflows that have a manifest, live or kept, sorted."""
         names: set[str] = set()
         for name in self.folder.top():
             if LIVE_FILE.fullmatch(name):
-                names.add(name[len(LIVE_PREFIX) : -len(".json")])
+                names.add(name.removeprefix(LIVE_PREFIX).removesuffix(".json"))
         for kept in self.folder.listed(KEPT_FOLDER):
-            names.add(PurePosixPath(kept.name).parent.name)
+            # Each workflow has a folder of its own for the copies of its manifests.
+            folder = PurePosixPath(kept.name).parent
+            names.add(folder.name)
         return sorted(names)
 
     def advise_without_tables(self, workflow: str, naming: str) -> str:

@@ -167,16 +167,23 @@ class TableReader:
 
     def _split_paths(self, paths: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the paths of files in this folder, and those to read from ``beneath``."""
-        asked = list(paths)
         if not self.beneath:
-            return asked, []
-        others = [path for path in asked if not self.folder.is_here(path)]
-        return [path for path in asked if path not in others], others
+            return list(paths), []
+        own: list[str] = []
+        others: list[str] = []
+        for path in paths:
+            if self.folder.is_here(path):
+                own.append(path)
+            else:
+                others.append(path)
+        return own, others
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
         """Return the schema of a table without HASH. Raises DataError if its file is missing."""
-        found = pq.read_schema(self.find_undamaged(snapshot.files[0].path))
-        return pa.schema([field for field in found if field.name != HASH])
+        # All files of a table have one schema.
+        path = self.find_undamaged(snapshot.files[0].path)
+        fields = [field for field in pq.read_schema(path) if field.name != HASH]
+        return pa.schema(fields)
 
     def columns(self, snapshot: Snapshot) -> list[str]:
         """Return the names of a table's columns. Raises DataError if its file is missing."""
@@ -195,12 +202,15 @@ class TableReader:
         return self._read_all(snapshot, columns)
 
     def _read_all(self, snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Table:
+        """Return the rows of a table whose files are on disk. See `read_arrow`."""
         wanted = self._wanted_columns(snapshot, columns)
         if len(snapshot.files) == 1:
+            # The rows of one file are in order already.
             return self._read_live_rows(snapshot.files[0], wanted)
         needed = with_order(snapshot.order, wanted)
-        rows = pa.concat_tables([self._read_live_rows(file, needed) for file in snapshot.files])
-        return in_order(rows, snapshot.order).select(wanted)
+        parts = [self._read_live_rows(file, needed) for file in snapshot.files]
+        rows = in_order(pa.concat_tables(parts), snapshot.order)
+        return rows.select(wanted)
 
     def read_batches(
         self, snapshot: Snapshot, columns: Sequence[str] | None = None
@@ -215,17 +225,21 @@ class TableReader:
     def _batches(
         self, snapshot: Snapshot, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
+        files = snapshot.files
         wanted = self._wanted_columns(snapshot, columns)
-        count = len(snapshot.files)
-        if count == 1:
-            yield from self._batches_of_file(snapshot.files[0], wanted, BATCH_ROWS)
+        if len(files) == 1:
+            yield from self._batches_of_file(files[0], wanted, BATCH_ROWS)
             return
         needed = with_order(snapshot.order, wanted)
-        rows = max(LEAST_ROWS, BATCH_ROWS // count)
-        read = max(LEAST_AT_ONCE, READ_AT_ONCE // count)
-        streams = [self._batches_of_file(file, needed, rows, read) for file in snapshot.files]
-        for table in merge_streams(streams, snapshot.order):
-            yield from table.select(wanted).combine_chunks().to_batches(BATCH_ROWS)
+        # All files are open at once and share the memory that one file would take.
+        rows_of_file = max(LEAST_ROWS, BATCH_ROWS // len(files))
+        bytes_of_file = max(LEAST_AT_ONCE, READ_AT_ONCE // len(files))
+        streams = [
+            self._batches_of_file(file, needed, rows_of_file, bytes_of_file) for file in files
+        ]
+        for rows in merge_streams(streams, snapshot.order):
+            in_one_chunk = rows.select(wanted).combine_chunks()
+            yield from in_one_chunk.to_batches(BATCH_ROWS)
 
     def read_unordered(
         self, snapshot: Snapshot, columns: Sequence[str] | None = None
@@ -258,8 +272,8 @@ class TableReader:
             head = next(self._batches_of_file(file, needed, 1, LEAST_AT_ONCE), None)
             if head is not None:
                 parts.append(pa.table(head))
-        firsts = pa.concat_tables(parts)
-        return in_order(firsts, snapshot.order)[:1].select(list(columns))
+        first_of_files = in_order(pa.concat_tables(parts), snapshot.order)
+        return first_of_files[:1].select(list(columns))
 
     def select(
         self,
@@ -271,7 +285,9 @@ class TableReader:
         """Return the rows that have one of the values in one of the columns ``names``, in order."""
         self._fetch_all(snapshot)
         wanted = self._wanted_columns(snapshot, columns)
-        needed = wanted if len(snapshot.files) == 1 else with_order(snapshot.order, wanted)
+        needed = wanted
+        if len(snapshot.files) > 1:
+            needed = with_order(snapshot.order, wanted)
         parts = self._select_by_file(snapshot, names, values, needed)
         return _in_order_if_many(parts, snapshot).select(wanted)
 
@@ -284,7 +300,8 @@ class TableReader:
         """
         self._fetch_all(snapshot)
         needed = with_order(snapshot.order, columns)
-        return pa.concat_tables(self._select_by_file(snapshot, names, values, needed))
+        parts = self._select_by_file(snapshot, names, values, needed)
+        return pa.concat_tables(parts)
 
     def _select_by_file(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
@@ -305,19 +322,26 @@ class TableReader:
         The files must be divided by the hash of this column, which has no null. If every bucket is
         read in turn, no row may be read more than MOST_READINGS times on average.
         """
-        if snapshot.key != column or not is_text(self.schema(snapshot).field(column).type):
+        if snapshot.key != column:
             return False
-        # A file whose bucket has fewer bits is read once for each bucket within it.
-        read = sum(file.rows << max(bits - len(file.bucket), 0) for file in snapshot.files)
-        if read > MOST_READINGS * snapshot.rows:
+        kind = self.schema(snapshot).field(column).type
+        if not is_text(kind):
+            return False
+        rows_read = 0
+        for file in snapshot.files:
+            # A file whose bucket has fewer bits is read once for each bucket within it.
+            missing_bits = max(bits - len(file.bucket), 0)
+            rows_read += file.rows * 2**missing_bits
+        if rows_read > MOST_READINGS * snapshot.rows:
             return False
         return not any(self._may_have_null(file, column) for file in snapshot.files)
 
     def _may_have_null(self, file: TableFile, column: str) -> bool:
-        found = pq.read_metadata(self.find_undamaged(file.path))
-        leaf = _leaf_columns(found.schema)[column]
-        for group in range(found.num_row_groups):
-            statistics = found.row_group(group).column(leaf).statistics
+        """Return whether the statistics of a file do not rule out a null in this column."""
+        metadata = pq.read_metadata(self.find_undamaged(file.path))
+        leaf = _leaf_columns(metadata.schema)[column]
+        for group in range(metadata.num_row_groups):
+            statistics = metadata.row_group(group).column(leaf).statistics
             if statistics is None or statistics.null_count != 0:
                 return True
         return False
@@ -325,9 +349,11 @@ class TableReader:
     def count_by_bucket(self, snapshot: Snapshot, bits: int) -> np.ndarray:
         """Return the number of rows in each bucket of this many bits of the key's hash."""
         self._fetch_all(snapshot)
-        sizes = np.zeros(2**bits, np.int64)
+        buckets = 2**bits
+        sizes = np.zeros(buckets, np.int64)
         for file in snapshot.files:
-            sizes += np.bincount(numbers_of(self._read_hashes(file), bits), minlength=2**bits)
+            bucket_of_rows = numbers_of(self._read_hashes(file), bits)
+            sizes += np.bincount(bucket_of_rows, minlength=buckets)
         return sizes
 
     def read_bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
@@ -335,13 +361,17 @@ class TableReader:
         needed = with_order(snapshot.order, columns)
         parts = [self._no_rows(snapshot, needed)]
         for file in snapshot.files:
-            if file.bucket.startswith(bucket):
+            is_within_bucket = file.bucket.startswith(bucket)
+            contains_bucket = bucket.startswith(file.bucket)
+            if is_within_bucket:
                 parts.append(self._read_live_rows(file, needed))
-            elif bucket.startswith(file.bucket):
+            elif contains_bucket:
                 rows = self._read_live_rows(file, needed)
-                in_bucket = numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2)
+                bucket_of_rows = numbers_of(octets(rows[HASH]), len(bucket))
+                in_bucket = bucket_of_rows == int(bucket, 2)
                 parts.append(rows.filter(pa.array(in_bucket)))
-        return _in_order_if_many(parts, snapshot).select(list(columns))
+        rows = _in_order_if_many(parts, snapshot)
+        return rows.select(list(columns))
 
     def _find_rows(
         self, file: TableFile, names: Collection[str], searched: SearchedValues
@@ -352,12 +382,13 @@ class TableReader:
         """
         with pq.ParquetFile(self.find_undamaged(file.path), **WIDE) as opened:
             groups = _groups_to_search(opened, names, searched)
-            ends = _group_bounds(opened)
-            found = np.zeros(ends[-1], bool)
-            rows = opened.read_row_groups(
-                np.flatnonzero(groups).tolist(), columns=list(dict.fromkeys(names))
-            )
-        found[_rows_of_groups(groups, ends)] = _has_any(rows, searched.values)
+            bounds = _group_bounds(opened)
+            group_numbers = np.flatnonzero(groups).tolist()
+            distinct_names = list(dict.fromkeys(names))
+            rows = opened.read_row_groups(group_numbers, columns=distinct_names)
+        was_read = _rows_of_groups(groups, bounds)
+        found = np.zeros(len(was_read), bool)
+        found[was_read] = _has_any(rows, searched.values)
         return found
 
     def difference(
@@ -370,8 +401,8 @@ class TableReader:
         wanted = self._wanted_columns(now, columns)
         places_before = self._places_not_in(before, now)
         places_now = self._places_not_in(now, before)
-        hashes_before = all_hashes([self._read_hashes_at(*place) for place in places_before])
-        hashes_now = all_hashes([self._read_hashes_at(*place) for place in places_now])
+        hashes_before = self._read_hashes_at(places_before)
+        hashes_now = self._read_hashes_at(places_now)
         gone, new = in_one_alone(hashes_before, hashes_now)
         rows_gone = self._read_places(before, places_before, gone, wanted)
         rows_new = self._read_places(now, places_now, new, wanted)
@@ -382,15 +413,16 @@ class TableReader:
 
         A row is shared if the other snapshot has it live in the same file.
         """
-        theirs = {file.path: file for file in other.files}
+        files_of_other = {file.path: file for file in other.files}
         places: list[tuple[TableFile, np.ndarray]] = []
         for file in one.files:
-            alive = self._live_mask(file)
-            counterpart = theirs.get(file.path)
-            if counterpart is not None:
-                alive &= ~self._live_mask(counterpart)
-            if alive.any():
-                places.append((file, alive))
+            in_one_only = self._live_mask(file)
+            # The same file, maybe with other deleted rows.
+            shared = files_of_other.get(file.path)
+            if shared is not None:
+                in_one_only &= ~self._live_mask(shared)
+            if in_one_only.any():
+                places.append((file, in_one_only))
         return places
 
     def _read_places(
@@ -404,35 +436,43 @@ class TableReader:
         parts = [self._no_rows(snapshot, columns)]
         start = 0
         for file, mask in places:
-            end = start + int(mask.sum())
-            wanted = mask.copy()
-            wanted[mask] = flags[start:end]
+            end = start + np.count_nonzero(mask)
+            flagged_rows = mask.copy()
+            flagged_rows[mask] = flags[start:end]
             start = end
-            if wanted.any():
-                parts.append(self._read_file(file.path, columns, wanted))
+            if flagged_rows.any():
+                parts.append(self._read_file(file.path, columns, flagged_rows))
         return pa.concat_tables(parts)
 
     def _read_live_rows(self, file: TableFile, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the live rows of a file."""
-        return self._read_file(file.path, columns, self._live_mask(file) if file.gone else None)
+        live = self._live_mask(file) if file.gone else None
+        return self._read_file(file.path, columns, live)
 
     def _no_rows(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
         """Return an empty table with the types of these columns."""
-        return self._read_file(snapshot.files[0].path, columns, np.zeros(0, bool))
+        no_row = np.zeros(0, bool)
+        return self._read_file(snapshot.files[0].path, columns, no_row)
 
     def _read_hashes(self, file: TableFile) -> np.ndarray:
         """Return the hashes of the live rows of a file."""
-        return octets(self._read_live_rows(file, [HASH])[HASH])
+        rows = self._read_live_rows(file, [HASH])
+        return octets(rows[HASH])
 
-    def _read_hashes_at(self, file: TableFile, flags: np.ndarray) -> np.ndarray:
-        """Return the hashes of the flagged rows of a file."""
-        return octets(self._read_file(file.path, [HASH], None)[HASH])[flags]
+    def _read_hashes_at(self, places: Sequence[tuple[TableFile, np.ndarray]]) -> np.ndarray:
+        """Return the hashes of the rows of these places, each a file and a mask over its rows."""
+        hashes: list[np.ndarray] = []
+        for file, mask in places:
+            every_row = self._read_file(file.path, [HASH], None)
+            hashes.append(octets(every_row[HASH])[mask])
+        return all_hashes(hashes)
 
     def _live_mask(self, file: TableFile) -> np.ndarray:
         """Return a boolean mask over the rows of a file that is false for deleted rows."""
         alive = np.ones(file.rows, bool)
         if file.gone:
-            alive[_positions(self.find_undamaged(file.gone))] = False
+            deleted = _positions(self.find_undamaged(file.gone))
+            alive[deleted] = False
         return alive
 
     def _read_file(
@@ -444,35 +484,39 @@ class TableReader:
         hashes.
         """
         found = self.find_undamaged(path)
-        if columns is not None and HASH in columns and HASH not in pq.read_schema(found).names:
+        wants_hashes = columns is not None and HASH in columns
+        if wants_hashes and HASH not in pq.read_schema(found).names:
             table = read_parquet(found)
-            hashed = with_hashes(table, row_hashes(table, None)).select(list(columns))
-            return hashed if flags is None else hashed.filter(pa.array(flags))
+            hashed = with_hashes(table, row_hashes(table, None))
+            rows = hashed if flags is None else hashed.filter(pa.array(flags))
+            return rows.select(list(columns or ()))
         return read_parquet(found, columns, flags)
 
     def _batches_of_file(
         self,
         file: TableFile,
         columns: Sequence[str],
-        rows: int,
-        read: int = READ_AT_ONCE,
+        most_rows: int,
+        bytes_at_once: int = READ_AT_ONCE,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the live rows of a file, at most ``rows`` at a time.
+        """Yield the live rows of a file, at most ``most_rows`` at a time.
 
-        ``read`` is the number of bytes of a column that are read at once.
+        ``bytes_at_once`` is the number of bytes of a column that are read at once.
         """
+        path = self.find_undamaged(file.path)
+        names = list(columns)
         alive = self._live_mask(file) if file.gone else None
         start = 0
-        with pq.ParquetFile(
-            self.find_undamaged(file.path), pre_buffer=False, buffer_size=read, **WIDE
-        ) as opened:
-            for batch in opened.iter_batches(rows, columns=list(columns)):
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=bytes_at_once, **WIDE) as opened:
+            for batch in opened.iter_batches(most_rows, columns=names):
+                end = start + len(batch)
                 live = batch
                 if alive is not None:
-                    live = batch.filter(pa.array(alive[start : start + len(batch)]))
-                start += len(batch)
+                    live = batch.filter(pa.array(alive[start:end]))
+                start = end
                 if len(live):
-                    yield live.select(list(columns))
+                    # Parquet gives columns in the order of the file.
+                    yield live.select(names)
 
     def _wanted_columns(self, snapshot: Snapshot, columns: Sequence[str] | None) -> list[str]:
         return self.columns(snapshot) if columns is None else list(columns)
@@ -492,18 +536,19 @@ def read_parquet(
         if flags is None:
             table = file.read(columns=names, use_threads=threads)
         else:
-            ends = _group_bounds(file)
-            flags = flags if len(flags) else np.zeros(ends[-1], bool)
-            flags_by_group = np.split(flags, ends[1:-1])
-            groups = np.array([part.any() for part in flags_by_group], bool)
+            bounds = _group_bounds(file)
+            flagged = flags if len(flags) else np.zeros(bounds[-1], bool)
+            flags_by_group = np.split(flagged, bounds[1:-1])
+            has_flagged = np.array([part.any() for part in flags_by_group], bool)
             # A file without row groups still gives one empty part.
-            groups = groups[: file.num_row_groups]
-            wanted = np.flatnonzero(groups).tolist()
-            table = file.read_row_groups(wanted, columns=names, use_threads=threads)
-            wanted_rows = flags[_rows_of_groups(groups, ends)]
+            groups = has_flagged[: file.num_row_groups]
+            group_numbers = np.flatnonzero(groups).tolist()
+            table = file.read_row_groups(group_numbers, columns=names, use_threads=threads)
+            flagged_of_read = flagged[_rows_of_groups(groups, bounds)]
             # A filter copies all rows, so it is avoided if it would keep them all.
-            if not wanted_rows.all():
-                table = table.filter(pa.array(wanted_rows))
+            if not flagged_of_read.all():
+                table = table.filter(pa.array(flagged_of_read))
+    # Parquet gives columns in the order of the file.
     return table if names is None else table.select(names)
 
 
@@ -517,34 +562,40 @@ def merge_streams(
     """
     open_streams = dict(enumerate(streams))
     waiting: list[pa.Table] = []
-    counts = np.zeros(len(streams), np.int64)
+    waiting_rows = np.zeros(len(streams), np.int64)
     while open_streams:
-        short = [number for number in open_streams if counts[number] < LEAST_ROWS]
-        for number in short:
+        to_refill = [number for number in open_streams if waiting_rows[number] < LEAST_ROWS]
+        for number in to_refill:
             batch = next(open_streams[number], None)
             if batch is None:
                 del open_streams[number]
                 continue
-            numbers = pa.array(np.full(len(batch), number))
-            waiting.append(pa.table(batch).append_column(STREAM, numbers))
+            stream_of_rows = pa.array(np.full(len(batch), number))
+            waiting.append(pa.table(batch).append_column(STREAM, stream_of_rows))
         if not waiting:
             return
         rows = in_order(pa.concat_tables(waiting), order)
-        of_stream = rows[STREAM].to_numpy()
-        # The position after the last waiting row of each open stream; the earliest is the limit.
-        from_end = of_stream[::-1]
-        last = [len(rows) - int(np.argmax(from_end == number)) for number in open_streams]
-        ready = min(last, default=len(rows))
+        stream_of_rows = rows[STREAM].to_numpy()
+        from_end = stream_of_rows[::-1]
+        # Rows up to the last waiting row of an open stream may go; the earliest such end counts.
+        ready = len(rows)
+        for number in open_streams:
+            rows_after_last = int(np.argmax(from_end == number))
+            ready = min(ready, len(rows) - rows_after_last)
         yield rows.slice(0, ready)
         waiting = [rows.slice(ready)]
-        counts = np.bincount(of_stream[ready:], minlength=len(streams))
+        waiting_rows = np.bincount(stream_of_rows[ready:], minlength=len(streams))
 
 
 def in_order(table: pa.Table, order: Sequence[str]) -> pa.Table:
     """Return the rows sorted by the columns of an order, and by HASH where these are equal."""
-    directions = ["descending" if name.startswith(DESCENDING) else "ascending" for name in order]
-    keys = [*zip(names_of(order), directions, strict=True), (HASH, "ascending")]
-    return table.take(pc.sort_indices(table, keys))
+    keys: list[tuple[str, str]] = []
+    for name in order:
+        direction = "descending" if name.startswith(DESCENDING) else "ascending"
+        keys.append((name.removeprefix(DESCENDING), direction))
+    keys.append((HASH, "ascending"))
+    sorted_positions = pc.sort_indices(table, keys)
+    return table.take(sorted_positions)
 
 
 def _in_order_if_many(parts: Sequence[pa.Table], snapshot: Snapshot) -> pa.Table:
@@ -553,7 +604,8 @@ def _in_order_if_many(parts: Sequence[pa.Table], snapshot: Snapshot) -> pa.Table
     The first part has no rows. The rows of a single file are in order already.
     """
     rows = pa.concat_tables(parts)
-    return rows if len(parts) <= 2 else in_order(rows, snapshot.order)
+    parts_with_rows = len(parts) - 1
+    return rows if parts_with_rows <= 1 else in_order(rows, snapshot.order)
 
 
 def names_of(order: Sequence[str]) -> list[str]:
@@ -568,8 +620,11 @@ def with_order(order: Sequence[str], columns: Sequence[str]) -> list[str]:
 
 def with_hashes(table: pa.Table, hashes: np.ndarray) -> pa.Table:
     """Return the table with its hashes in the column HASH."""
-    buffer = pa.py_buffer(np.ascontiguousarray(hashes))
-    cells = pa.FixedSizeBinaryArray.from_buffers(pa.binary(HASH_BYTES), len(hashes), [None, buffer])
+    kind = pa.binary(HASH_BYTES)
+    content = pa.py_buffer(np.ascontiguousarray(hashes))
+    # No cell is null, so there is no buffer of validity.
+    buffers = [None, content]
+    cells = pa.FixedSizeBinaryArray.from_buffers(kind, len(hashes), buffers)
     return table.append_column(HASH, cells)
 
 
@@ -578,7 +633,8 @@ def octets(column: pa.ChunkedArray) -> np.ndarray:
     cells = column.combine_chunks()
     if not len(cells):
         return all_hashes([])
-    content = np.frombuffer(cells.buffers()[1], np.uint8)
+    _, buffer = cells.buffers()
+    content = np.frombuffer(buffer, np.uint8)
     start = cells.offset * HASH_BYTES
     end = start + len(cells) * HASH_BYTES
     return content[start:end].reshape(-1, HASH_BYTES)
@@ -586,7 +642,8 @@ def octets(column: pa.ChunkedArray) -> np.ndarray:
 
 def split(flags: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Split an array of flags into pieces as long as the parts."""
-    ends = np.cumsum([len(part) for part in parts])
+    lengths = [len(part) for part in parts]
+    ends = np.cumsum(lengths)
     return np.split(flags, ends[:-1])
 
 
@@ -597,9 +654,13 @@ def _group_bounds(file: pq.ParquetFile) -> np.ndarray:
     return np.cumsum([0, *sizes])
 
 
-def _rows_of_groups(groups: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return a mask of the file's rows that are in the flagged row groups."""
-    return np.repeat(groups, np.diff(ends))
+def _rows_of_groups(groups: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return a mask of the file's rows that are in the flagged row groups.
+
+    ``bounds`` are those of `_group_bounds`.
+    """
+    rows_of_each = np.diff(bounds)
+    return np.repeat(groups, rows_of_each)
 
 
 def _leaf_columns(schema: Any) -> dict[str, int]:
@@ -611,25 +672,28 @@ def _groups_to_search(
     file: pq.ParquetFile, names: Collection[str], searched: SearchedValues
 ) -> np.ndarray:
     """Return a mask of the row groups that may have one of the values in one of the columns."""
-    every = np.ones(file.num_row_groups, bool)
+    groups = np.ones(file.num_row_groups, bool)
     schema = file.schema_arrow
-    all_texts = all(is_text(schema.field(name).type) for name in names)
-    if searched.texts is None or not all_texts:
-        return every
-    leaves = _leaf_columns(file.schema)
-    for group in range(file.num_row_groups):
-        metadata = file.metadata.row_group(group)
-        found = [metadata.column(leaves[name]).statistics for name in names]
-        every[group] = any(_may_have(statistics, searched.texts) for statistics in found)
-    return every
+    all_are_texts = all(is_text(schema.field(name).type) for name in names)
+    if searched.texts is None or not all_are_texts:
+        return groups
+    leaf_columns = _leaf_columns(file.schema)
+    leaves = [leaf_columns[name] for name in names]
+    for number in range(file.num_row_groups):
+        metadata = file.metadata.row_group(number)
+        statistics = [metadata.column(leaf).statistics for leaf in leaves]
+        groups[number] = any(_may_have(each, searched.texts) for each in statistics)
+    return groups
 
 
 def _may_have(statistics: Any, texts: Sequence[str]) -> bool:
     """Return whether one of the sorted texts is between the least and the greatest value."""
     if statistics is None or not statistics.has_min_max:
         return True
-    place = bisect_left(texts, statistics.min)
-    return place < len(texts) and texts[place] <= statistics.max
+    first_candidate = bisect_left(texts, statistics.min)
+    if first_candidate == len(texts):
+        return False
+    return texts[first_candidate] <= statistics.max
 
 
 def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
@@ -637,8 +701,9 @@ def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
     found = np.zeros(table.num_rows, bool)
     for column in table.columns:
         texts = column if is_text(column.type) else column.cast(STRING)
-        is_in = pc.is_in(texts, value_set=values.cast(texts.type))
-        found |= is_in.combine_chunks().to_numpy(zero_copy_only=False)
+        searched = values.cast(texts.type)
+        has_value = pc.is_in(texts, value_set=searched).combine_chunks()
+        found |= has_value.to_numpy(zero_copy_only=False)
     return found
 
 

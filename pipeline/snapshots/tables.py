@@ -117,12 +117,13 @@ class TableStore(TableReader):
 
         The number of rows is not known: it is 0.
         """
-        files = [kept for kept in self.folder.listed(name) if _is_file_of(name, kept)]
-        files.sort(key=lambda kept: kept.bytes, reverse=True)
+        files = [listed for listed in self.folder.listed(name) if _is_file_of(name, listed)]
+        files.sort(key=lambda file: file.bytes, reverse=True)
         snapshots: list[Snapshot] = []
-        for kept in files:
-            sha256 = PurePosixPath(kept.name).stem
-            snapshots.append(Snapshot(0, sha256, (TableFile(kept.name, 0),)))
+        for file in files:
+            sha256 = PurePosixPath(file.name).stem
+            table_file = TableFile(file.name, rows=0)
+            snapshots.append(Snapshot(0, sha256, (table_file,)))
         return snapshots
 
     def _if_readable(self, snapshot: Snapshot | None) -> Snapshot | None:
@@ -151,15 +152,14 @@ class TableStore(TableReader):
             live = self._find_live_rows(before.files)
             hashes_by_file = [each.hashes for each in live]
             gone, new = in_one_alone(all_hashes(hashes_by_file), hashes)
-            if gone.sum() + new.sum() <= OUTGROWN * before.rows:
+            changed_rows = np.count_nonzero(gone) + np.count_nonzero(new)
+            if changed_rows <= OUTGROWN * before.rows:
                 gone_by_file = split(gone, hashes_by_file)
-                kept = [
-                    each.without(gone_here)
-                    for each, gone_here in zip(live, gone_by_file, strict=True)
-                ]
+                kept = _without_gone(live, gone_by_file)
                 added = table.filter(pa.array(new))
                 return self._write_changes(name, before, kept, added, hashes[new])
         hashed = _add_hashes(table, hashes, order)
+        # Buckets go by the hash of the key, which only a table with an order has.
         files = self._write_in_buckets(name, hashed) if order else [self._write_file(name, hashed)]
         return replace(snapshot, sha256=sha256, files=tuple(files))
 
@@ -168,9 +168,12 @@ class TableStore(TableReader):
 
         That is large enough, and has the same order, columns and types.
         """
-        if before.rows < WHOLE_BELOW or not order or before.order != tuple(order):
+        if before.rows < WHOLE_BELOW:
             return False
-        return _columns_of(self.schema(before)) == _columns_of(table.schema)
+        if not order or before.order != tuple(order):
+            return False
+        columns_before = _columns_of(self.schema(before))
+        return columns_before == _columns_of(table.schema)
 
     def replace_rows(
         self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table
@@ -179,17 +182,27 @@ class TableStore(TableReader):
         values. The table must have an order."""
         live = self._find_live_rows(before.files)
         searched = SearchedValues.of(values)
-        # A mask per file over its live rows: at first all rows to replace, then those to delete.
-        masks = [self._find_rows(each.file, [column], searched)[each.alive] for each in live]
-        old = [each.hashes[mask] for each, mask in zip(live, masks, strict=True)]
+        # For each file a mask over its live rows, and the hashes of the rows that it marks.
+        found_by_file: list[np.ndarray] = []
+        old_hashes: list[np.ndarray] = []
+        for each in live:
+            found = self._find_rows(each.file, [column], searched)
+            found_in_live = found[each.alive]
+            found_by_file.append(found_in_live)
+            old_hashes.append(each.hashes[found_in_live])
         hashes = row_hashes(rows, before.key)
-        gone, new = in_one_alone(all_hashes(old), hashes)
+        # A row that is replaced by an equal one stays where it is.
+        gone, new = in_one_alone(all_hashes(old_hashes), hashes)
         if not gone.any() and not new.any():
             return before
-        for mask, gone_here in zip(masks, split(gone, old), strict=True):
-            mask[mask] = gone_here
-        kept = [each.without(mask) for each, mask in zip(live, masks, strict=True)]
-        return self._write_changes(name, before, kept, rows.filter(pa.array(new)), hashes[new])
+        gone_by_file: list[np.ndarray] = []
+        for found, gone_of_found in zip(found_by_file, split(gone, old_hashes), strict=True):
+            gone_here = found.copy()
+            gone_here[found] = gone_of_found
+            gone_by_file.append(gone_here)
+        kept = _without_gone(live, gone_by_file)
+        added = rows.filter(pa.array(new))
+        return self._write_changes(name, before, kept, added, hashes[new])
 
     def write_bucket(
         self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, naming: str
@@ -200,24 +213,29 @@ class TableStore(TableReader):
         ``naming``. Rows of other buckets are ignored.
         """
         key = names_of(order)[0]
+        keys = rows[key]
+        bits = len(bucket)
         hashes = row_hashes(rows, key)
-        groups_are_keys = naming == key and is_text(rows[key].type)
-        if groups_are_keys and not rows[key].null_count:
-            groups = numbers_of(hashes, len(bucket))
+        groups_are_keys = naming == key and is_text(keys.type)
+        if groups_are_keys and not keys.null_count:
+            # The hashes of the groups' names are there already.
+            groups = numbers_of(hashes, bits)
         else:
-            groups = group_numbers(rows[naming], len(bucket))
+            groups = group_numbers(rows[naming], bits)
         in_bucket = groups == int(bucket, 2)
         # A filter copies all rows, so it is avoided if it would keep them all.
         if not in_bucket.all():
-            rows, hashes = rows.filter(pa.array(in_bucket)), hashes[in_bucket]
+            rows = rows.filter(pa.array(in_bucket))
+            hashes = hashes[in_bucket]
         hashed = _add_hashes(rows, hashes, order)
         if not groups_are_keys:
             return [self._write_file(name, hashed, added=True)] if hashed.num_rows else []
         # The key hash of a null key is zero, not that of its group's name "". Such a row may be
         # outside of the bucket by the hash that its files go by.
-        within = pa.array(_are_in(octets(hashed[HASH]), [bucket]))
-        files = self._write_in_buckets(name, hashed.filter(within), bucket)
-        outside = hashed.filter(pc.invert(within))
+        is_within = _are_in(octets(hashed[HASH]), [bucket])
+        within = hashed.filter(pa.array(is_within))
+        outside = hashed.filter(pa.array(~is_within))
+        files = self._write_in_buckets(name, within, bucket)
         if outside.num_rows:
             files.append(self._write_file(name, outside, added=True))
         return files
@@ -247,12 +265,18 @@ class TableStore(TableReader):
         no_rows = with_hashes(schema.empty_table(), all_hashes([]))
         only_additions = all(file.added for file in files)
         rewritten = _bucket_names(len(hashes)) if only_additions else None
-        found = self._lay_out(name, order, live, no_rows, rewritten)
-        found.sort(key=lambda file: (file.added, file.bucket))
-        return Snapshot(len(hashes), sha256, tuple(found), tuple(order))
+        laid_out = self._lay_out(name, order, live, no_rows, rewritten)
+        # The order in which tasks ended must not show in the record.
+        laid_out.sort(key=lambda file: (file.added, file.bucket))
+        return Snapshot(len(hashes), sha256, tuple(laid_out), tuple(order))
 
     def _find_live_rows(self, files: Iterable[TableFile]) -> list[LiveRows]:
-        return [LiveRows(file, self._live_mask(file), self._read_hashes(file)) for file in files]
+        live: list[LiveRows] = []
+        for file in files:
+            alive = self._live_mask(file)
+            hashes = self._read_hashes(file)
+            live.append(LiveRows(file, alive, hashes))
+        return live
 
     def _write_changes(
         self,
@@ -267,9 +291,11 @@ class TableStore(TableReader):
         ``kept`` has the rows that stay of each file of ``before``; ``hashes`` are those of the
         rows in ``added``.
         """
-        hashes_of_all = all_hashes([*(each.hashes for each in kept), hashes])
+        hashes_of_kept = [each.hashes for each in kept]
+        hashes_of_all = all_hashes([*hashes_of_kept, hashes])
         sha256 = table_digest(hashes_of_all, added.schema, True)
-        files = self._lay_out(name, before.order, kept, _add_hashes(added, hashes, before.order))
+        new = _add_hashes(added, hashes, before.order)
+        files = self._lay_out(name, before.order, kept, new)
         return replace(before, rows=len(hashes_of_all), sha256=sha256, files=tuple(files))
 
     def _lay_out(
@@ -288,13 +314,17 @@ class TableStore(TableReader):
         base = [each for each in kept if not each.file.added]
         additions = [each for each in kept if each.file.added]
         if rewritten is None:
-            added_hashes = all_hashes([*(each.hashes for each in additions), octets(new[HASH])])
+            hashes_of_additions = [each.hashes for each in additions]
+            added_hashes = all_hashes([*hashes_of_additions, octets(new[HASH])])
             rewritten = _outgrown_buckets(name, base, added_hashes)
-        unchanged = [each for each in base if not each.file.bucket.startswith(tuple(rewritten))]
-        files = [self._mark_gone(name, each) for each in unchanged]
-        small = self._lay_out_additions(name, order, additions, new, rewritten)
+        files: list[TableFile] = []
+        for each in base:
+            is_rewritten = each.file.bucket.startswith(tuple(rewritten))
+            if not is_rewritten:
+                files.append(self._mark_gone(name, each))
+        files_of_additions = self._lay_out_additions(name, order, additions, new, rewritten)
         files += self._rewrite_buckets(name, order, kept, new, rewritten)
-        return [*files, *small]
+        return [*files, *files_of_additions]
 
     def _lay_out_additions(
         self,
@@ -309,19 +339,28 @@ class TableStore(TableReader):
         Rows of ``new`` are written as another addition. If there are too many files, the half of
         them with the fewest rows is merged into one.
         """
-        left = [each.without(_are_in(each.hashes, rewritten)) for each in additions]
-        files = [self._mark_gone(name, each) for each in left if each.rows]
-        added = new.filter(pa.array(~_are_in(octets(new[HASH]), rewritten)))
+        files: list[TableFile] = []
+        for each in additions:
+            is_rewritten = _are_in(each.hashes, rewritten)
+            left = each.without(is_rewritten)
+            if left.rows:
+                files.append(self._mark_gone(name, left))
+        is_rewritten = _are_in(octets(new[HASH]), rewritten)
+        added = new.filter(pa.array(~is_rewritten))
         if added.num_rows:
             files += self._write_in_buckets(name, added, added=True)
+        # An addition of one bucket alone is large.
         mergeable = [file for file in files if not file.bucket]
         if len(mergeable) <= _limit_of(name, MOST_ADDITIONS):
             return files
+        # The path decides among files of equal size, so that the choice is the same every time.
         mergeable.sort(key=lambda file: (file.live, file.path))
-        merging = mergeable[: len(mergeable) // 2 + 1]
-        rows = in_order(pa.concat_tables(map(self._read_live_rows, merging)), order)
+        half = len(mergeable) // 2 + 1
+        merging = mergeable[:half]
         others = [file for file in files if file not in merging]
-        return [*others, *self._write_in_buckets(name, rows, added=True)]
+        parts = [self._read_live_rows(file) for file in merging]
+        merged = in_order(pa.concat_tables(parts), order)
+        return [*others, *self._write_in_buckets(name, merged, added=True)]
 
     def _rewrite_buckets(
         self,
@@ -335,28 +374,33 @@ class TableStore(TableReader):
         if not rewritten:
             return []
         # Files that hold rows of any bucket are read once; a file of one bucket only for it.
-        mixed = [each for each in kept if each.file.added and not each.file.bucket]
-        of_one_bucket = [each for each in kept if each.file.bucket or not each.file.added]
-        waiting = [new, *(self._read_buckets(each, rewritten) for each in mixed)]
+        rows_of_any_bucket = [new]
+        files_of_one_bucket: list[LiveRows] = []
+        for each in kept:
+            has_any_bucket = each.file.added and not each.file.bucket
+            if has_any_bucket:
+                rows_of_any_bucket.append(self._read_buckets(each, rewritten))
+            else:
+                files_of_one_bucket.append(each)
         files: list[TableFile] = []
         for bucket in rewritten:
-            parts = [
-                rows.filter(pa.array(_are_in(octets(rows[HASH]), [bucket]))) for rows in waiting
+            parts: list[pa.Table] = []
+            for rows in rows_of_any_bucket:
+                in_bucket = _are_in(octets(rows[HASH]), [bucket])
+                parts.append(rows.filter(pa.array(in_bucket)))
+            overlapping = [
+                each for each in files_of_one_bucket if _overlap(each.file.bucket, bucket)
             ]
-            parts += [
-                self._read_buckets(each, [bucket])
-                for each in of_one_bucket
-                if _overlap(each.file.bucket, bucket)
-            ]
-            rows = in_order(pa.concat_tables(parts), order)
-            files += self._write_in_buckets(name, rows, bucket)
+            parts += [self._read_buckets(each, [bucket]) for each in overlapping]
+            rows_of_bucket = in_order(pa.concat_tables(parts), order)
+            files += self._write_in_buckets(name, rows_of_bucket, bucket)
         return files
 
-    def _read_buckets(self, each: LiveRows, buckets: Sequence[str]) -> pa.Table:
+    def _read_buckets(self, live: LiveRows, buckets: Sequence[str]) -> pa.Table:
         """Return the live rows of a file that are in one of the buckets."""
-        flags = each.alive.copy()
-        flags[flags] = _are_in(each.hashes, buckets)
-        return self._read_file(each.file.path, None, flags)
+        wanted = live.alive.copy()
+        wanted[live.alive] = _are_in(live.hashes, buckets)
+        return self._read_file(live.file.path, None, wanted)
 
     def _write_in_buckets(
         self, name: str, rows: pa.Table, bucket: str = "", added: bool = False
@@ -365,25 +409,29 @@ class TableStore(TableReader):
 
         The rows are in order and have their hashes.
         """
-        # Each further bit of the hash halves the buckets.
-        more_bits = min((rows.num_rows // BUCKET_ROWS).bit_length(), MOST_BITS - len(bucket))
+        bits = len(bucket)
+        more_bits = min(_bits_for(rows.num_rows), MOST_BITS - bits)
         if not more_bits:
             return [self._write_file(name, rows, bucket, added)]
-        count = 2**more_bits
-        numbers = numbers_of(octets(rows[HASH]), len(bucket) + more_bits) & (count - 1)
+        # All rows are in the bucket, so their hashes differ only in the further bits.
+        further_bits = 2**more_bits - 1
+        numbers = numbers_of(octets(rows[HASH]), bits + more_bits) & further_bits
         files: list[TableFile] = []
-        for number in range(count):
+        for number in range(2**more_bits):
             part = rows.filter(pa.array(numbers == number))
-            files.append(self._write_file(name, part, f"{bucket}{number:0{more_bits}b}", added))
+            part_of_bucket = f"{bucket}{number:0{more_bits}b}"
+            files.append(self._write_file(name, part, part_of_bucket, added))
         return files
 
-    def _mark_gone(self, name: str, each: LiveRows) -> TableFile:
+    def _mark_gone(self, name: str, live: LiveRows) -> TableFile:
         """Write the positions of a file's deleted rows, if they changed; return the file."""
-        if each.gone == each.file.gone_rows:
-            return each.file
-        positions = pa.table({POSITION: pa.array(np.flatnonzero(~each.alive), pa.uint32())})
-        gone = self._write_parquet(f"{name}/{GONE_FOLDER}", positions)
-        return replace(each.file, gone=gone, gone_rows=each.gone)
+        # Rows are only ever deleted from a file, so an equal number means the same rows.
+        if live.gone == live.file.gone_rows:
+            return live.file
+        positions = pa.array(np.flatnonzero(~live.alive), pa.uint32())
+        deleted = pa.table({POSITION: positions})
+        gone = self._write_parquet(f"{name}/{GONE_FOLDER}", deleted)
+        return replace(live.file, gone=gone, gone_rows=live.gone)
 
     def _write_file(
         self, name: str, table: pa.Table, bucket: str = "", added: bool = False
@@ -428,18 +476,24 @@ class TableStore(TableReader):
         """Rewrite the buckets of a table that has deleted rows, so that no file holds one."""
         if not any(file.gone for file in snapshot.files):
             return snapshot
-        name = PurePosixPath(snapshot.files[0].path).parent.as_posix()
+        first_file = snapshot.files[0]
+        name = PurePosixPath(first_file.path).parent.as_posix()
         buckets = [file.bucket for file in snapshot.files if not file.added]
-        no_rows = self._read_live_rows(snapshot.files[0]).slice(0, 0)
+        no_rows = self._read_live_rows(first_file).slice(0, 0)
         live = self._find_live_rows(snapshot.files)
         files = self._lay_out(name, snapshot.order, live, no_rows, buckets)
         return replace(snapshot, files=tuple(files))
 
 
-def _is_file_of(table: str, kept: Kept) -> bool:
+def _without_gone(live: Sequence[LiveRows], gone_by_file: Sequence[np.ndarray]) -> list[LiveRows]:
+    """Return what stays of each file; the masks mark the rows to delete among its live rows."""
+    return [each.without(gone) for each, gone in zip(live, gone_by_file, strict=True)]
+
+
+def _is_file_of(table: str, listed: Kept) -> bool:
     """Return whether the file holds rows of the table, not positions of deleted rows."""
-    folder = PurePosixPath(kept.name).parent
-    if not FILE_OF_A_TABLE.fullmatch(kept.name) or folder.name == GONE_FOLDER:
+    folder = PurePosixPath(listed.name).parent
+    if folder.name == GONE_FOLDER or not FILE_OF_A_TABLE.fullmatch(listed.name):
         return False
     return folder.as_posix() == table
 
@@ -451,7 +505,8 @@ def _limit_of(name: str, most: float) -> float:
     in one run.
     """
     share = xxh3_64_intdigest(name.encode()) / 2**64
-    return most * (1 + share) / 2
+    least = most / 2
+    return least * (1 + share)
 
 
 def _outgrown_buckets(name: str, base: Sequence[LiveRows], added_hashes: np.ndarray) -> list[str]:
@@ -460,17 +515,19 @@ def _outgrown_buckets(name: str, base: Sequence[LiveRows], added_hashes: np.ndar
     ``added_hashes`` are those of the rows in additions. A bucket is rewritten if it has outgrown
     its limit, or as a part of a larger one if it and its neighbours have become small.
     """
-    if sum(each.rows for each in base) + len(added_hashes) < WHOLE_BELOW:
+    base_rows = sum(each.rows for each in base)
+    if base_rows + len(added_hashes) < WHOLE_BELOW:
         return [""]
-    added_counts = np.bincount(numbers_of(added_hashes, MOST_BITS), minlength=2**MOST_BITS)
+    leaf_of_added = numbers_of(added_hashes, MOST_BITS)
+    added_by_leaf = np.bincount(leaf_of_added, minlength=2**MOST_BITS)
     rows: dict[str, int] = {}
     outgrown: set[str] = set()
     for each in base:
         bucket = each.file.bucket
-        added = _count_in(added_counts, bucket)
+        added = _count_in(added_by_leaf, bucket)
         rows[bucket] = each.rows + added
-        limit = _limit_of(f"{name}/{bucket}", OUTGROWN) * rows[bucket]
-        if max(each.gone, added) > limit:
+        share_allowed = _limit_of(f"{name}/{bucket}", OUTGROWN)
+        if max(each.gone, added) > share_allowed * rows[bucket]:
             outgrown.add(bucket)
     for bucket in rows:
         merged = _merge_with_neighbours(bucket, rows)
@@ -500,22 +557,37 @@ def _is_within_any(bucket: str, buckets: Collection[str]) -> bool:
 
 def _bucket_names(rows: int) -> list[str]:
     """Return the names of all buckets into which a table of this many rows is divided."""
-    bits = min((rows // BUCKET_ROWS).bit_length(), MOST_BITS)
-    return [f"{number:0{bits}b}" for number in range(2**bits)] if bits else [""]
+    bits = min(_bits_for(rows), MOST_BITS)
+    if not bits:
+        return [""]
+    return [f"{number:0{bits}b}" for number in range(2**bits)]
+
+
+def _bits_for(rows: int) -> int:
+    """Return how many bits of the hash divide so many rows into buckets below BUCKET_ROWS.
+
+    Each further bit halves the buckets.
+    """
+    return (rows // BUCKET_ROWS).bit_length()
 
 
 def _count_in(counts: np.ndarray, bucket: str) -> int:
     """Return how many rows a bucket has; ``counts`` has one number per leaf of MOST_BITS bits."""
-    first = int(bucket.ljust(MOST_BITS, "0"), 2)
-    last = int(bucket.ljust(MOST_BITS, "1"), 2)
-    return int(counts[first : last + 1].sum())
+    first_leaf = int(bucket.ljust(MOST_BITS, "0"), 2)
+    last_leaf = int(bucket.ljust(MOST_BITS, "1"), 2)
+    counts_of_leaves = counts[first_leaf : last_leaf + 1]
+    return int(counts_of_leaves.sum())
 
 
 def _are_in(hashes: np.ndarray, buckets: Sequence[str]) -> np.ndarray:
     """Return a boolean mask of the rows that are in one of the buckets."""
     found = np.zeros(len(hashes), bool)
     for bucket in buckets:
-        found |= numbers_of(hashes, len(bucket)) == int(bucket or "0", 2)
+        if not bucket:
+            # The bucket of no bits has all rows.
+            return np.ones(len(hashes), bool)
+        bucket_of_rows = numbers_of(hashes, len(bucket))
+        found |= bucket_of_rows == int(bucket, 2)
     return found
 
 
@@ -534,7 +606,8 @@ def _add_hashes(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa
     Apart from that the rows are expected to be in order already.
     """
     hashed = with_hashes(table, hashes)
-    if order and _has_equal_neighbours(table.select(names_of(order))):
+    keys = table.select(names_of(order))
+    if order and _has_equal_neighbours(keys):
         return in_order(hashed, order)
     return hashed
 
@@ -543,16 +616,20 @@ def _has_equal_neighbours(keys: pa.Table) -> bool:
     """Return whether a row of keys equals the row before it."""
     if keys.num_rows < 2:
         return False
-    columns = [column.combine_chunks() for column in keys.columns]
-    equal = [_equal_cells(column[1:], column[:-1]) for column in columns]
-    return bool(np.logical_and.reduce(equal).any())
+    equals_row_before = np.ones(keys.num_rows - 1, bool)
+    for column in keys.columns:
+        cells = column.combine_chunks()
+        equals_row_before &= _equal_cells(cells[1:], cells[:-1])
+    return bool(equals_row_before.any())
 
 
 def _equal_cells(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Compare two columns cell by cell; two null cells are equal."""
-    equal = pc.fill_null(pc.equal(left, right), False)
+    equal_or_null = pc.equal(left, right)
+    equal = pc.fill_null(equal_or_null, False)
     both_null = pc.and_(left.is_null(), right.is_null())
-    return pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
+    are_alike = pc.or_(equal, both_null)
+    return are_alike.to_numpy(zero_copy_only=False)
 
 
 def _repeated(schema: pa.Schema) -> list[str]:
@@ -562,11 +639,10 @@ def _repeated(schema: pa.Schema) -> list[str]:
     the time to write, and readers keep it in memory.
     """
     names: list[str] = []
-    items: list[str] = []
     for column in schema:
         if is_list(column.type):
             if is_text(column.type.value_type):
-                items.append(f"{column.name}.list.element")
+                names.append(f"{column.name}.list.element")
         elif column.name not in UNIQUE:
             names.append(column.name)
-    return [*names, *items]
+    return names

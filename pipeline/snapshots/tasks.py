@@ -8,6 +8,7 @@ notes are deleted.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pipeline.errors import DataError
 from pipeline.snapshots.folder import UNFINISHED, Folder
@@ -26,9 +27,12 @@ class TaskNotes:
 
     def note(self, task: str, files: Mapping[str, Sequence[TableFile]]) -> None:
         """Remember the files of a finished task, by the names of its outputs."""
-        self.folder.keep(file.path for some in files.values() for file in some)
-        tables = {name: [asdict(file) for file in some] for name, some in files.items()}
-        content = with_version({"task": task, "files": tables})
+        # A note points at the files, so they must be kept before it is written.
+        self.folder.keep(_paths_of_files(files))
+        records: dict[str, list[dict[str, Any]]] = {}
+        for output, files_of_output in files.items():
+            records[output] = [asdict(file) for file in files_of_output]
+        content = with_version({"task": task, "files": records})
         self.folder.note(_path_of(f"{task}.json"), content)
 
     def read_notes(self, tasks: Collection[str]) -> dict[str, FilesByOutput]:
@@ -36,17 +40,25 @@ class TaskNotes:
 
         A task counts as finished if all its files are there and undamaged.
         """
-        there = {PurePosixPath(kept.name).stem for kept in self.folder.listed(UNFINISHED)}
-        noted: dict[str, FilesByOutput] = {}
-        paths: dict[str, set[str]] = {}
+        listed_files = self.folder.listed(UNFINISHED)
+        names_of_files = {PurePosixPath(listed.name).stem for listed in listed_files}
+        files_of_tasks: dict[str, FilesByOutput] = {}
+        paths_of_tasks: dict[str, set[str]] = {}
+        every_path: set[str] = set()
         for task in tasks:
-            files = self._read_note(task) if task in there else None
-            if files is not None:
-                noted[task] = files
-                paths[task] = {file.path for some in files.values() for file in some}
-        every_path = [path for some in paths.values() for path in some]
+            files = self._read_note(task) if task in names_of_files else None
+            if files is None:
+                continue
+            files_of_tasks[task] = files
+            paths_of_tasks[task] = _paths_of_files(files)
+            every_path |= paths_of_tasks[task]
+        # One call for the files of all tasks: in an object store each call is a request.
         lacking = self.folder.lacking(every_path)
-        return {task: files for task, files in noted.items() if not paths[task] & lacking}
+        finished: dict[str, FilesByOutput] = {}
+        for task, paths in paths_of_tasks.items():
+            if paths.isdisjoint(lacking):
+                finished[task] = files_of_tasks[task]
+        return finished
 
     def _read_note(self, task: str) -> FilesByOutput | None:
         try:
@@ -54,8 +66,8 @@ class TaskNotes:
         except (FileNotFoundError, DataError):
             return None
         files: FilesByOutput = {}
-        for name, some in content["files"].items():
-            files[name] = [TableFile(**file) for file in some]
+        for output, records in content["files"].items():
+            files[output] = [TableFile(**record) for record in records]
         return files
 
     def share(self, files: Mapping[str, Path]) -> None:
@@ -64,7 +76,8 @@ class TaskNotes:
         They stay there until they are withdrawn or their step has its record. After a crash nobody
         needs them.
         """
-        self.folder.share({_path_of(name): file for name, file in files.items()})
+        files_by_path = {_path_of(name): file for name, file in files.items()}
+        self.folder.share(files_by_path)
 
     def find_shared(self, name: str) -> Path:
         """Return the path of a shared file. Raises FileNotFoundError, or its first reader does."""
@@ -88,3 +101,11 @@ class TaskNotes:
 
 def _path_of(name: str) -> str:
     return f"{UNFINISHED}/{name}"
+
+
+def _paths_of_files(files: Mapping[str, Sequence[TableFile]]) -> set[str]:
+    """Return the paths of the files of all outputs."""
+    paths: set[str] = set()
+    for files_of_output in files.values():
+        paths.update(file.path for file in files_of_output)
+    return paths
