@@ -65,10 +65,11 @@ def statements_json(context: Context, most: int, longest: int) -> list[dict[str,
     shown: list[dict[str, Any]] = []
     for link in links:
         for statement in context.statements:
-            if statement.relationship_id == link.id:
-                ends = {"source": link.source, "target": link.target}
-                fields = _statement_json(statement)
-                shown.append({**ends, **fields, "description": statement.description[:longest]})
+            if statement.relationship_id != link.id:
+                continue
+            fields = _statement_json(statement)
+            fields["description"] = statement.description[:longest]
+            shown.append({"source": link.source, "target": link.target, **fields})
     return shown[:most]
 
 
@@ -125,7 +126,10 @@ def attribute_json(attribute: Attribute) -> dict[str, Any]:
     """Return a value with the document that gives it; unit and date are there if they are set."""
     record = asdict(attribute)
     del record["id"], record["entity_id"], record["order"]
-    return {name: value for name, value in record.items() if value or name not in SET_OF_ATTRIBUTE}
+    for name in SET_OF_ATTRIBUTE:
+        if not record[name]:
+            del record[name]
+    return record
 
 
 def _relationship_json(link: Relationship, statements: Sequence[Statement]) -> dict[str, Any]:
@@ -169,4 +173,6 @@ def _json_value(value: Any) -> Any:
     """Return a tuple as a list and NaN as None, which JSON has instead; else the value itself."""
     if isinstance(value, tuple):
         return list(value)
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value

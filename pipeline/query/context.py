@@ -149,24 +149,33 @@ def _describe_document(
     A title that is the name of the file is left out. No value can look like another one, like a
     citation or like another line.
     """
-    stem = chunk.source.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    shown = {} if chunk.title.casefold() == stem.casefold() else {"title": chunk.title}
+    shown: dict[str, str] = {}
+    file_name = chunk.source.rsplit("/", 1)[-1]
+    stem = file_name.rsplit(".", 1)[0]
+    # The source, which stands before, says a title that is the name of the file.
+    if chunk.title.casefold() != stem.casefold():
+        shown["title"] = chunk.title
     for name in fields:
         value = (chunk.metadata or {}).get(name)
         if name == "date" and chunk.date:
             # The document's own date has one form, whatever its metadata say.
             value = chunk.date
         items = value if isinstance(value, list) else [value]
-        plain = [str(item) for item in items if isinstance(item, str | int | float)]
-        shown[name] = ", ".join(plain)
-    parts = [f" | {name}: {_as_value(text)}" for name, text in shown.items() if text.strip()]
+        texts = [str(item) for item in items if isinstance(item, str | int | float)]
+        shown[name] = ", ".join(texts)
+    parts: list[str] = []
+    for name, text in shown.items():
+        if text.strip():
+            parts.append(f" | {name}: {_as_value(text)}")
     if newer:
         parts.append(f" | older version of {mark.format(newer[0].number)}")
     return "".join(parts)
 
 
 def _as_value(text: str) -> str:
-    return _as_line(text[:LONGEST_VALUE]).replace("|", "/")
+    """Return a value so that it cannot look like the field behind it."""
+    line = _as_line(text[:LONGEST_VALUE])
+    return line.replace("|", "/")
 
 
 def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:
@@ -181,7 +190,9 @@ def remove_page_starts(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] 
     """Return the metadata without the page starts, which can be thousands of numbers."""
     if metadata is None or not _are_page_starts(metadata.get(PAGES)):
         return metadata
-    return {name: value for name, value in metadata.items() if name != PAGES}
+    remaining = dict(metadata)
+    del remaining[PAGES]
+    return remaining
 
 
 def _are_page_starts(value: Any) -> TypeGuard[list[int]]:
@@ -384,8 +395,9 @@ def drop_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationsh
 
 def build_relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
     """Return the values of the columns RELATIONSHIP_HEADER."""
-    texts = (link.source, link.target, link.description, ", ".join(link.keywords))
-    return number, *map(inert, texts), link.weight, link.rank
+    keywords = ", ".join(link.keywords)
+    texts = map(inert, (link.source, link.target, link.description, keywords))
+    return number, *texts, link.weight, link.rank
 
 
 def cut_sources(
@@ -438,17 +450,18 @@ def cut(
     """
     # The longest name of a section stands for all names.
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
-    lines = []
+    lines: list[str] = []
     for row, tokens_elsewhere in zip(rows, beside or repeat(0), strict=False):
         line = format_csv_line(row)
-        cost = tokenizer.count(line) + tokens_elsewhere
-        if used + cost > budget:
+        tokens = tokenizer.count(line) + tokens_elsewhere
+        if used + tokens > budget:
             break
-        used += cost
+        used += tokens
         lines.append(line)
-    kept = records[: len(lines)]
-    text = "".join([",".join(header) + "\n", *lines])
-    return Table(kept, text, used if lines else 0, len(records) - len(kept))
+    fitting = records[: len(lines)]
+    header_line = ",".join(header) + "\n"
+    text = "".join([header_line, *lines])
+    return Table(fitting, text, used if lines else 0, len(records) - len(fitting))
 
 
 def format_csv_line(row: Sequence[Any]) -> str:
@@ -463,8 +476,9 @@ def format_reference_list(references: Sequence[Reference], mark: str = MARK) -> 
     documents: dict[str, list[Reference]] = {}
     for entry in references:
         documents.setdefault(entry.document_id, []).append(entry)
-    lines = []
-    for entries in sorted(documents.values(), key=lambda entries: -len(entries)):
+    most_units_first = sorted(documents.values(), key=lambda entries: -len(entries))
+    lines: list[str] = []
+    for entries in most_units_first:
         marks = " ".join(mark.format(entry.id) for entry in entries)
         lines.append(f"{marks}: {_document_line(entries[0])}")
     return "\n".join(lines)

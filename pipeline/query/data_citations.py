@@ -32,9 +32,11 @@ class DataCitations:
     @classmethod
     def of(cls, shown: CitableIds) -> "DataCitations":
         """Return a check against these numbers; kinds are compared without regard to case."""
-        return cls(
-            {kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()}
-        )
+        # Numbers are compared as they are written in a text.
+        written: dict[str, frozenset[str]] = {}
+        for kind, numbers in shown.items():
+            written[kind.casefold()] = frozenset(map(str, numbers))
+        return cls(written)
 
     def check(self, text: str) -> tuple[str, int]:
         """Return the text with only citations of shown records, and how many numbers were removed.
@@ -44,29 +46,36 @@ class DataCitations:
         """
         if self.shown is None:
             return text, 0
-        checked: list[str] = []
-        n_removed, end = 0, 0
+        parts: list[str] = []
+        n_removed = 0
+        end_of_last = 0
         for citation in CITATION.finditer(text):
             kinds, removed = self._check_kinds(citation[1])
             n_removed += removed
-            checked.append(text[end : citation.start()])
+            parts.append(text[end_of_last : citation.start()])
             if kinds:
+                # The pattern includes the space before the bracket, which goes with a citation.
                 space = " " if citation[0].startswith(" ") else ""
-                checked.append(f"{space}[Data: {'; '.join(kinds)}]")
-            end = citation.end()
-        checked.append(text[end:])
-        return "".join(checked), n_removed
+                parts.append(f"{space}[Data: {'; '.join(kinds)}]")
+            end_of_last = citation.end()
+        parts.append(text[end_of_last:])
+        return "".join(parts), n_removed
 
     def _check_kinds(self, citation: str) -> tuple[list[str], int]:
         """Return the valid part of each kind in a citation, and how many numbers are left out."""
         shown = self.shown or {}
+        parts = _PART.findall(citation)
+        if not parts:
+            n_numbers = len(_NUMBER.findall(citation))
+            return [], max(1, n_numbers)
         kinds: list[str] = []
-        found = _PART.findall(citation)
-        n_removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
-        for kind, listed in found:
-            given = [number.lstrip("0") or "0" for number in _NUMBER.findall(listed)]
-            numbers = list(dict.fromkeys(given))
-            valid = [number for number in numbers if number in shown.get(kind.casefold(), ())]
+        n_removed = 0
+        for kind, listed in parts:
+            shown_numbers = shown.get(kind.casefold(), ())
+            # A model may write 07 for 7.
+            written = [number.lstrip("0") or "0" for number in _NUMBER.findall(listed)]
+            numbers = list(dict.fromkeys(written))
+            valid = [number for number in numbers if number in shown_numbers]
             n_removed += len(numbers) - len(valid)
             if valid:
                 has_more = len(valid) > MOST or "more" in listed

@@ -123,14 +123,16 @@ def draw_neighbourhood(entity_ids: Sequence[str], limit: int, graph: GraphReads)
 def draw_document(document: str, limit: int, vectors: VectorReads, graph: GraphReads) -> Drawing:
     """Draw the entities of the highest degree that the document's text units mention."""
     units = vectors.unit_ids_of(document, UNITS)
-    mentioned = vectors.mentions(units, [], 0) if units else []
-    found = graph.dots([entity.id for entity in mentioned]) if units else []
-    best = sorted(found, key=lambda dot: (-dot.degree, dot.id))[:limit]
+    dots: list[Dot] = []
+    if units:
+        mentioned = vectors.mentions(units, [], 0)
+        dots = graph.dots([entity.id for entity in mentioned])
     title = ""
-    if found:
+    if dots:
         [listed], _ = vectors.listed(Listing(ids=[document]))
         title = listed.title
-    return replace(_draw_dots(best, graph), document=title, of=len(found))
+    by_degree = sorted(dots, key=lambda dot: (-dot.degree, dot.id))
+    return replace(_draw_dots(by_degree[:limit], graph), document=title, of=len(dots))
 
 
 def draw(named: Named, vectors: VectorReads, graph: GraphReads) -> Drawing:
@@ -213,10 +215,16 @@ def entity_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details 
     communities: list[Community] = []
     if memberships:
         communities = _enclosing_communities(memberships[0].community_id, graph)
-    stated = vectors.statements_of([link.id for link in links], STATED)
-    attributes = vectors.attributes_of([id], TOLD_ATTRIBUTES)
-    said = _read_sources(units, vectors)
-    return Details(said, len(units), links, entities[0], communities, stated, attributes)
+    link_ids = [link.id for link in links]
+    return Details(
+        said=_read_sources(units, vectors),
+        passages=len(units),
+        relationships=links,
+        entity=entities[0],
+        communities=communities,
+        stated=vectors.statements_of(link_ids, STATED),
+        attributes=vectors.attributes_of([id], TOLD_ATTRIBUTES),
+    )
 
 
 def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:
@@ -225,15 +233,26 @@ def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> De
     if not links:
         return None
     units = links[0].text_unit_ids
-    stated = vectors.statements_of([id], STATED_ALONE)
-    return Details(_read_sources(units, vectors), len(units), links, stated=stated)
+    return Details(
+        said=_read_sources(units, vectors),
+        passages=len(units),
+        relationships=links,
+        stated=vectors.statements_of([id], STATED_ALONE),
+    )
 
 
 def _read_sources(units: Sequence[str], vectors: VectorReads) -> list[Said]:
     """Return the first text units of a record's sources."""
-    first = list(units[:SAID])
-    texts, places = vectors.openings(first, TEXT), vectors.places(first)
-    return [Said(id, *places[id], *texts[id]) for id in first if id in texts and id in places]
+    first_units = list(units[:SAID])
+    openings = vectors.openings(first_units, TEXT)
+    places = vectors.places(first_units)
+    sources: list[Said] = []
+    for id in first_units:
+        if id in openings and id in places:
+            document_id, order = places[id]
+            title, text = openings[id]
+            sources.append(Said(id, document_id, order, title, text))
+    return sources
 
 
 def _without_sources(record: Entity | Relationship) -> dict[str, Any]:
@@ -254,7 +273,8 @@ def _draw_communities(parts: Sequence[Community], graph: GraphReads) -> Drawing:
 def _draw_dots(dots: Sequence[Dot], graph: GraphReads, level: int = 0) -> Drawing:
     """Draw the dots, the lines between them, and their communities at ``level``."""
     ids = [dot.id for dot in dots]
-    lines = graph.lines_among(ids, min(LINES_A_DOT * len(ids), MOST_LINES))
+    most_lines = min(LINES_A_DOT * len(ids), MOST_LINES)
+    lines = graph.lines_among(ids, most_lines)
     memberships = graph.communities_of(ids, level)
     community_ids = {membership.community_id for membership in memberships}
     communities = graph.communities(sorted(community_ids))
@@ -264,12 +284,13 @@ def _draw_dots(dots: Sequence[Dot], graph: GraphReads, level: int = 0) -> Drawin
 
 def _enclosing_communities(community: str, graph: GraphReads) -> list[Community]:
     """Return the community after those that enclose it, coarsest first; one read per level."""
-    found: list[Community] = []
+    enclosing: list[Community] = []
     while community:
         read = graph.communities([community])
         # Damaged data may have a circle of parents.
-        if not read or read[0] in found:
+        if not read or read[0] in enclosing:
             break
-        found.insert(0, read[0])
-        community = read[0].parent
-    return found
+        next_coarser = read[0]
+        enclosing.insert(0, next_coarser)
+        community = next_coarser.parent
+    return enclosing

@@ -28,12 +28,13 @@ def build_entity_rows(
     numbered: Iterable[tuple[int, Entity]], attributes: Sequence[Attribute], marks: Marks
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the values of the columns of ``entity_header`` for each entity with its number."""
-    of_entity = group_attributes(attributes)
+    attributes_of_entity = group_attributes(attributes)
     for number, entity in numbered:
         texts = map(inert, (entity.name, entity.type, entity.description))
         row = (number, *texts, entity.degree)
         if attributes:
-            row = (*row, describe_properties(of_entity.get(entity.id, ()), marks))
+            properties = describe_properties(attributes_of_entity.get(entity.id, ()), marks)
+            row = (*row, properties)
         yield row
 
 
@@ -51,14 +52,19 @@ def describe_properties(attributes: Sequence[Attribute], marks: Marks) -> str:
     Values of one property stand side by side, as "founded: 1851 [ref:2]; 1850 (History, 1990)". A
     document whose text unit is shown is cited, another one is named.
     """
-    values: dict[str, dict[str, list[str]]] = {}
-    for one in attributes:
-        name, value = _to_cell_text(one.name), _to_cell_text(f"{one.value} {one.unit}")
-        place = marks.get(one.text_unit_id) or _name_document(one)
-        values.setdefault(name, {}).setdefault(value, []).append(place)
+    # Name of the property -> value -> the documents that give it. A dictionary keeps each document
+    # once, in the order of the values.
+    properties: dict[str, dict[str, dict[str, None]]] = {}
+    for attribute in attributes:
+        name = _to_cell_text(attribute.name)
+        value = _to_cell_text(f"{attribute.value} {attribute.unit}")
+        document = marks.get(attribute.text_unit_id) or _name_document(attribute)
+        values = properties.setdefault(name, {})
+        documents = values.setdefault(value, {})
+        documents[document] = None
     described: list[str] = []
-    for name, of_name in values.items():
-        stated = [" ".join([value, *dict.fromkeys(places)]) for value, places in of_name.items()]
+    for name, values in properties.items():
+        stated = [" ".join([value, *documents]) for value, documents in values.items()]
         described.append(f"{name}: {'; '.join(stated)}")
     return " | ".join(described)
 

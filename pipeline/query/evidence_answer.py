@@ -95,16 +95,16 @@ def take_sides_in_turn(references: Sequence[Reference], question: str) -> list[R
     sides = find_sides(question)
     if sides is None:
         return list(references)
-    left = list(references)
-    taken: list[Reference] = []
+    remaining = list(references)
+    in_turn: list[Reference] = []
     names = [side.casefold() for side in sides]
     for turn in range(len(references)):
         name = names[turn % 2]
-        found = next((entry for entry in left if name in _named_in(entry)), None)
-        if found is not None:
-            left.remove(found)
-            taken.append(found)
-    return [*taken, *left]
+        next_on_side = next((entry for entry in remaining if name in _fold_passage(entry)), None)
+        if next_on_side is not None:
+            remaining.remove(next_on_side)
+            in_turn.append(next_on_side)
+    return [*in_turn, *remaining]
 
 
 def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[str, int] | None:
@@ -113,29 +113,44 @@ def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[
     A word counts by its rarity in the passages. Headings and tables are no sentences. Of equal
     sentences the first counts. The result is None if no sentence shares two words.
     """
-    asked, in_question = _content_words(question), set(words(question))
-    texts = [set(words(f"{entry.title} {entry.content}")) for entry in references]
-    frequency = Counter(word for text in texts for word in asked & text)
-    weights = {word: math.log(1 + len(texts) / count) for word, count in frequency.items()}
-    wants_number = _ASKS_NUMBER.search(question) is not None
-    best: tuple[float, str, int] | None = None
+    question_words = set(words(question))
+    asked = _content_words(question)
+    weights = _weigh_by_rarity(asked, references)
+    bonus_for_number = 0.0
+    if _ASKS_NUMBER.search(question):
+        bonus_for_number = NUMBER * max(weights.values(), default=0.0)
+    best: tuple[str, int] | None = None
+    best_score = 0.0
     for entry in references:
+        title_words = set(words(entry.title))
         for sentence in _list_sentences(entry.content):
-            said = set(words(sentence))
-            if said <= in_question and not _ENDS.search(sentence):
+            sentence_words = set(words(sentence))
+            if sentence_words <= question_words and not _ENDS.search(sentence):
                 # A title that the question names, on a line of its own, answers nothing.
                 continue
-            shared = asked & said
+            shared = asked & sentence_words
             # The title says what the sentences of a passage are about.
-            about = asked & set(words(entry.title)) - shared
+            only_in_title = asked & title_words - shared
+            if not shared or len(shared) + len(only_in_title) < 2:
+                continue
             score = sum(weights[word] for word in shared)
-            score += sum(weights[word] for word in about) / 2
-            if wants_number and any(character.isdigit() for character in sentence):
-                score += NUMBER * max(weights.values(), default=0.0)
-            enough = len(shared) + len(about) > 1 and shared
-            if enough and (best is None or score > best[0]):
-                best = score, sentence, entry.id
-    return None if best is None else (_shorten(best[1]), best[2])
+            score += sum(weights[word] for word in only_in_title) / 2
+            if any(character.isdigit() for character in sentence):
+                score += bonus_for_number
+            if best is None or score > best_score:
+                best = _shorten(sentence), entry.id
+                best_score = score
+    return best
+
+
+def _weigh_by_rarity(asked: set[str], references: Sequence[Reference]) -> dict[str, float]:
+    """Return the weights of those of the words that a passage has; a rare word weighs more."""
+    frequency: Counter[str] = Counter()
+    for entry in references:
+        in_passage = set(words(f"{entry.title} {entry.content}"))
+        frequency.update(asked & in_passage)
+    n_passages = len(references)
+    return {word: math.log(1 + n_passages / count) for word, count in frequency.items()}
 
 
 def _content_words(question: str) -> set[str]:
@@ -144,10 +159,12 @@ def _content_words(question: str) -> set[str]:
     language = guess_language(folded)
     # The list of English stop words has nouns as "mill" too.
     ignored = STARTERS if language == "en" else stop_words(language)
-    return set(words(" ".join(word for word in folded if word not in ignored)))
+    telling = [word for word in folded if word not in ignored]
+    return set(words(" ".join(telling)))
 
 
-def _named_in(entry: Reference) -> str:
+def _fold_passage(entry: Reference) -> str:
+    """Return title and text of a passage, to be compared without regard to case."""
     return f"{entry.title}\n{entry.content}".casefold()
 
 

@@ -69,9 +69,9 @@ def parse_numbers(mark: str) -> list[int]:
     for span in _RANGE.finditer(mark):
         first = int(span[1])
         last = int(span[2]) if span[2] else first
-        is_range = first <= last < first + WIDEST
-        for number in range(first, last + 1) if is_range else (first, last):
-            numbers[number] = None
+        is_written_out = first <= last < first + WIDEST
+        named = range(first, last + 1) if is_written_out else (first, last)
+        numbers |= dict.fromkeys(named)
     return list(numbers)
 
 
@@ -80,7 +80,9 @@ def read_bare(text: str) -> str:
 
     Return "" if it is shown as anything else than numbers in brackets.
     """
-    shown = _NOT_SHOWN.sub("", unescape(_NOT_SHOWN.sub("", text)))
+    without_tags = _NOT_SHOWN.sub("", text)
+    # A character of HTML may stand for one that is not shown either.
+    shown = _NOT_SHOWN.sub("", unescape(without_tags))
     return shown if _SHOWN_BARE.fullmatch(shown) else ""
 
 
@@ -99,11 +101,15 @@ def inert(text: str) -> str:
         return text
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
-    text = BARE.sub(
-        lambda found: put_in_parentheses(found[0]) if read_bare(found[0]) else found[0], text
-    )
+    text = BARE.sub(_make_bare_harmless, text)
     # A mark inside another one hides it until now, as in "[Data: Sources (2) [1]]".
     return _OPENS_DATA.sub(r"(\1", text)
+
+
+def _make_bare_harmless(found: re.Match[str]) -> str:
+    """Return what ``BARE`` has found in parentheses if it is shown as numbers, else unchanged."""
+    is_shown_as_numbers = bool(read_bare(found[0]))
+    return put_in_parentheses(found[0]) if is_shown_as_numbers else found[0]
 
 
 def on_one_line(text: str) -> str:

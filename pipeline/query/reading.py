@@ -70,7 +70,8 @@ class Found:
 def list_documents(
     listing: Listing, where: Conditions, vectors: VectorReads, graph: GraphReads
 ) -> tuple[list[ListedDocument], int]:
-    return vectors.listed(listing, (resolve_properties(where, vectors),) if where else ())
+    within = (resolve_properties(where, vectors),) if where else ()
+    return vectors.listed(listing, within)
 
 
 def read_document(
@@ -96,48 +97,59 @@ def _read_units(
     units: Sequence[TextUnit], vectors: VectorReads, graph: GraphReads
 ) -> list[UnitRead]:
     """Return the text units with the entities they mention and the relationships they state."""
-    ids = [unit.id for unit in units]
-    mentioned = vectors.mentions(ids, [], HUB)
-    entities = {entity.id: entity for entity in graph.entities([entity.id for entity in mentioned])}
-    of_unit: dict[str, list[Entity]] = {id: [] for id in ids}
+    unit_ids = [unit.id for unit in units]
+    mentioned = vectors.mentions(unit_ids, [], HUB)
+    entities = graph.entities([mention.id for mention in mentioned])
+    entity_by_id = {entity.id: entity for entity in entities}
+    entities_of: dict[str, list[Entity]] = {id: [] for id in unit_ids}
     hubs = set[str]()
     for mention in mentioned:
-        if not mention.passages:
+        mentioning_units = mention.passages
+        if not mentioning_units:
             # Its passages were too many to be read: it may be in any of these units.
             hubs.add(mention.id)
-        for unit in mention.passages or ids:
-            if unit in of_unit and mention.id in entities:
-                of_unit[unit].append(entities[mention.id])
-    relationships = _relationships_by_unit(of_unit, graph)
-    return [_mark_unit(unit, of_unit[unit.id], hubs, relationships[unit.id]) for unit in units]
+            mentioning_units = unit_ids
+        for unit_id in mentioning_units:
+            if unit_id in entities_of and mention.id in entity_by_id:
+                entities_of[unit_id].append(entity_by_id[mention.id])
+    relationships_of = _relationships_by_unit(entities_of, graph)
+    return [
+        _mark_unit(unit, entities_of[unit.id], hubs, relationships_of[unit.id]) for unit in units
+    ]
 
 
 def _relationships_by_unit(
-    of_unit: Mapping[str, Sequence[Entity]], graph: GraphReads
+    entities_of: Mapping[str, Sequence[Entity]], graph: GraphReads
 ) -> dict[str, list[Relationship]]:
     """Return text unit -> relationships between its entities that have it as a source.
 
-    ``of_unit`` maps text unit ids to the entities that they mention. A relationship with SOURCES
-    sources, the most that a read returns, is assumed to have all of them.
+    ``entities_of`` maps text unit ids to the entities that they mention. A relationship with
+    SOURCES sources, the most that a read returns, is assumed to have all of them.
     """
-    entity_ids = {unit: {entity.id for entity in entities} for unit, entities in of_unit.items()}
+    entity_ids_of: dict[str, set[str]] = {}
+    for unit, entities in entities_of.items():
+        entity_ids_of[unit] = {entity.id for entity in entities}
 
-    def is_between(link: Line | Relationship, unit: str) -> bool:
-        ends = (link.source_entity_id, link.target_entity_id)
-        return entity_ids[unit].issuperset(ends)
+    def is_between_entities_of(unit: str, link: Line | Relationship) -> bool:
+        return {link.source_entity_id, link.target_entity_id} <= entity_ids_of[unit]
 
-    all_ids = sorted(set[str]().union(*entity_ids.values()))
+    all_ids = sorted(set[str]().union(*entity_ids_of.values()))
     lines = graph.lines_among(all_ids, LINES)
-    link_ids = [line.id for line in lines if any(is_between(line, unit) for unit in entity_ids)]
+    link_ids = [
+        line.id
+        for line in lines
+        if any(is_between_entities_of(unit, line) for unit in entity_ids_of)
+    ]
     links = sorted(graph.relationships(link_ids), key=lambda link: (-link.weight, link.id))
 
     def has_source(link: Relationship, unit: str) -> bool:
         return unit in link.text_unit_ids or len(link.text_unit_ids) >= SOURCES
 
-    stated: dict[str, list[Relationship]] = {}
-    for unit in of_unit:
-        stated[unit] = [link for link in links if has_source(link, unit) and is_between(link, unit)]
-    return stated
+    relationships_of: dict[str, list[Relationship]] = {}
+    for unit in entities_of:
+        from_unit = [link for link in links if has_source(link, unit)]
+        relationships_of[unit] = [link for link in from_unit if is_between_entities_of(unit, link)]
+    return relationships_of
 
 
 def _mark_unit(
@@ -147,8 +159,10 @@ def _mark_unit(
     relationships: Sequence[Relationship],
 ) -> UnitRead:
     pieces = marked(unit.content, entities)
-    named = {piece.entity.id for piece in pieces if piece.entity}
-    unmarked = [entity for entity in entities if entity.id not in named and entity.id not in hubs]
+    marked_ids = {piece.entity.id for piece in pieces if piece.entity}
+    # A hub that the text does not name is only assumed to be in it.
+    shown_or_assumed = marked_ids | hubs
+    unmarked = [entity for entity in entities if entity.id not in shown_or_assumed]
     return UnitRead(unit, pieces, unmarked, relationships)
 
 
@@ -157,16 +171,17 @@ def marked(text: str, entities: Iterable[Entity]) -> list[Piece]:
 
     Of several names at the same place the longest one counts.
     """
-    of_name = {_name_key(entity.name): entity for entity in entities if entity.name.strip()}
-    if not of_name:
+    entity_by_name = {_name_key(entity.name): entity for entity in entities if entity.name.strip()}
+    if not entity_by_name:
         return [Piece(text)]
-    names = [entity.name for entity in of_name.values()]
+    names = [entity.name for entity in entity_by_name.values()]
+    # Of alternatives, a pattern takes the first that fits.
     names.sort(key=lambda name: (-len(name), name))
-    pattern = re.compile("|".join(map(_name_pattern, names)), re.IGNORECASE)
+    any_name = "|".join(map(_name_pattern, names))
     pieces: list[Piece] = []
     end = 0
-    for match in pattern.finditer(text):
-        entity = of_name.get(_name_key(match[0]))
+    for match in re.finditer(any_name, text, re.IGNORECASE):
+        entity = entity_by_name.get(_name_key(match[0]))
         # The pattern ignores differences of case that case folding does not.
         if entity is None:
             continue
@@ -183,11 +198,19 @@ def _name_key(name: str) -> str:
 
 def _name_pattern(name: str) -> str:
     """Return a pattern of the name as whole words, except in scripts without spaces."""
-    spaced = r"\s+".join(map(re.escape, name.split()))
-    first, last = name.strip()[0], name.strip()[-1]
-    before = r"(?<!\w)" if first.isalnum() and not is_syllabic(first) else ""
-    after = r"(?!\w)" if last.isalnum() and not is_syllabic(last) else ""
-    return f"{before}{spaced}{after}"
+    name_words = name.split()
+    pattern = r"\s+".join(map(re.escape, name_words))
+    first, last = name_words[0][0], name_words[-1][-1]
+    if _shows_word_ends(first):
+        pattern = rf"(?<!\w){pattern}"
+    if _shows_word_ends(last):
+        pattern = rf"{pattern}(?!\w)"
+    return pattern
+
+
+def _shows_word_ends(character: str) -> bool:
+    """Return whether words with the character have spaces or punctuation around them."""
+    return character.isalnum() and not is_syllabic(character)
 
 
 def search_passages(
@@ -213,37 +236,48 @@ def snippet(text: str, asked: str) -> list[tuple[str, bool]]:
 
     It begins and ends between words. An ellipsis shows that text is left out.
     """
-    wanted = set(words(asked))
-    found = [match for match in re.finditer(r"\w+", text) if wanted & set(words(match[0]))]
-    middle = found[0].start() if found else 0
+    asked_words = set(words(asked))
+    hits = [
+        match for match in re.finditer(r"\w+", text) if not asked_words.isdisjoint(words(match[0]))
+    ]
+    start, end = _find_excerpt(text, hits[0].start() if hits else 0)
+    pieces: list[tuple[str, bool]] = []
+    if start > 0:
+        pieces.append(("… ", False))
+    end_of_last = start
+    for hit in hits:
+        if end_of_last <= hit.start() and hit.end() <= end:
+            pieces.append((text[end_of_last : hit.start()], False))
+            pieces.append((hit[0], True))
+            end_of_last = hit.end()
+    pieces.append((text[end_of_last:end], False))
+    if end < len(text):
+        pieces.append((" …", False))
+    return [(piece, is_asked) for piece, is_asked in pieces if piece]
+
+
+def _find_excerpt(text: str, middle: int) -> tuple[int, int]:
+    """Return where an excerpt around the position ``middle`` begins and ends: between words.
+
+    Without a space near its ends, as in Chinese, it begins or ends within a sentence.
+    """
     start = max(middle - SNIPPET, 0)
-    if start:
-        # rfind and find return -1 if there is no space: then the excerpt begins within a word.
-        start = text.find(" ", start, middle) + 1 or start
+    if start > 0:
+        space = text.find(" ", start, middle)
+        if space >= 0:
+            start = space + 1
     end = min(middle + 2 * SNIPPET, len(text))
     if end < len(text):
         space = text.rfind(" ", middle, end)
-        # Without a space behind the word, as in Chinese, the excerpt ends within a sentence.
-        end = space if space > middle else end
-    pieces: list[tuple[str, bool]] = []
-    if start:
-        pieces.append(("… ", False))
-    begun = start
-    for match in found:
-        if begun <= match.start() and match.end() <= end:
-            pieces.append((text[begun : match.start()], False))
-            pieces.append((match[0], True))
-            begun = match.end()
-    pieces.append((text[begun:end], False))
-    if end < len(text):
-        pieces.append((" …", False))
-    return [piece for piece in pieces if piece[0]]
+        if space > middle:
+            end = space
+    return start, end
 
 
 def metadata_shown(metadata: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Return the metadata as texts: (field, value); items of a list are joined by commas."""
     shown: list[tuple[str, str]] = []
     for name, value in (metadata or {}).items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        shown.append((name, text))
+        items = value if isinstance(value, list) else [value]
+        shown.append((name, ", ".join(map(str, items))))
     return shown

@@ -14,8 +14,9 @@ def drop_repeated_facts(
     links: Iterable[Relationship], passages: Sequence[Passage]
 ) -> list[Relationship]:
     """Return the relationships without those whose whole description stands in the passages."""
+    flat_passages = [" ".join(passage.content.split()) for passage in passages]
     # No sentence that is looked for holds a line feed, so none is found across two passages.
-    shown = "\n".join(" ".join(passage.content.split()) for passage in passages)
+    shown = "\n".join(flat_passages)
     return [link for link in links if not _is_repeated(link.description, shown)]
 
 
@@ -35,15 +36,17 @@ def with_repeated_facts(
 
 def _is_repeated(description: str, shown: str) -> bool:
     """Return whether each sentence stands in ``shown``, whose white space is single characters."""
+    flat_description = " ".join(description.split())
     # The first sentence begins with these characters. Most descriptions repeat nothing, and finding
     # sentences takes longer than finding out.
-    if " ".join(description.split())[:SHORTEST_REPEATED] not in shown:
+    if flat_description[:SHORTEST_REPEATED] not in shown:
         return False
     sentences: list[str] = []
     for line in description.splitlines():
-        spans = sentence_spans(line)
-        sentences += [" ".join(line[start:end].split()) for start, end in spans]
-    told = [sentence for sentence in sentences if sentence]
-    if not told or min(map(len, told)) < SHORTEST_REPEATED:
+        for start, end in sentence_spans(line):
+            sentence = " ".join(line[start:end].split())
+            if sentence:
+                sentences.append(sentence)
+    if not sentences or min(map(len, sentences)) < SHORTEST_REPEATED:
         return False
-    return all(sentence in shown for sentence in told)
+    return all(sentence in shown for sentence in sentences)

@@ -31,9 +31,10 @@ def build_report_rows(reports: Iterable[Report], tokenizer: Tokenizer) -> Iterat
     """Yield a row for each of the reports, which have numbers already."""
     for report in reports:
         lines: list[tuple[str, int]] = []
+        title = inert(report.title)
+        rating = f"{report.rating:g}"
         for text in (report.content, report.summary):
-            row = (report.number, inert(report.title), f"{report.rating:g}", inert(text))
-            line = format_csv_line(row)
+            line = format_csv_line((report.number, title, rating, inert(text)))
             lines.append((line, tokenizer.count(line)))
         yield ReportRow(report.number, tuple(lines))
 

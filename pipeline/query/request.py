@@ -55,9 +55,11 @@ def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
         operands += condition.values()
     if len(operands) > MOST_CONDITIONS:
         raise ValueError(f"{len(operands):,} conditions; a request may have {MOST_CONDITIONS:,}")
-    number = sum(len(operand) if isinstance(operand, list) else 1 for operand in operands)
-    if number > MOST_VALUES:
-        raise ValueError(f"{number:,} values; a request may have {MOST_VALUES:,}")
+    n_values = 0
+    for operand in operands:
+        n_values += len(operand) if isinstance(operand, list) else 1
+    if n_values > MOST_VALUES:
+        raise ValueError(f"{n_values:,} values; a request may have {MOST_VALUES:,}")
     longest = max(map(len, _texts_in(conditions)), default=0)
     if longest > LONGEST_VALUE:
         raise ValueError(f"a value of {longest:,} characters; a value may have {LONGEST_VALUE:,}")
@@ -72,10 +74,11 @@ def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
             " them as 2024-05-31"
         )
     for field, condition in conditions.items():
-        wildcards = sum(condition.get("matches", "").count(sign) for sign in "*?[")
-        if wildcards > MOST_WILDCARDS:
+        pattern = condition.get("matches", "")
+        n_wildcards = sum(pattern.count(sign) for sign in "*?[")
+        if n_wildcards > MOST_WILDCARDS:
             raise ValueError(
-                f"'{field}' matches: {wildcards:,} wildcards; a pattern may have {MOST_WILDCARDS}"
+                f"'{field}' matches: {n_wildcards:,} wildcards; a pattern may have {MOST_WILDCARDS}"
             )
     return conditions
 

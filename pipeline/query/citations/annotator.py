@@ -315,8 +315,11 @@ class Annotator:
 
     def _is_citation(self, member: str, citable: frozenset[int]) -> bool:
         """Return whether the member is a checked mark or bare numbers of supporting passages."""
+        is_placeholder = ord(member[0]) >= FIRST_PASSAGE
+        if is_placeholder:
+            return True
         numbers = self._cited_numbers(member)
-        return ord(member[0]) >= FIRST_PASSAGE or (bool(numbers) and citable.issuperset(numbers))
+        return bool(numbers) and citable.issuperset(numbers)
 
     def _write_citation(self, member: str, supported: frozenset[int]) -> None:
         """Write a citation; ``supported`` are the passages that support its statement."""
@@ -335,24 +338,25 @@ class Annotator:
         is_one_number = len(re.findall(r"\d+", read_bare(bare))) == 1
         numbers = self._cited_numbers(bare)
         are_passages = bool(numbers) and all(number in self._passages for number in numbers)
-        return put_in_parentheses(bare) if is_one_number or are_passages else bare
+        if is_one_number or are_passages:
+            return put_in_parentheses(bare)
+        return bare
 
     def _write_data(self, citation: str, supported: frozenset[int]) -> None:
         """Write a citation of records; its numbers of text units are also citations of passages."""
-        found = parse_cited_records(citation)
+        reports = parse_cited_records(citation).get("reports", ())
         self._cited.records += 1
-        self._cited.reports += [
-            number for number in found.get("reports", ()) if number not in self._cited.reports
-        ]
+        self._cited.reports += [number for number in reports if number not in self._cited.reports]
         sources = re.search(r"Sources \(([^()]*)\)", citation)
-        end = 0
+        end_of_last = 0
         if sources:
-            for number in re.finditer(r"\d+", sources[1]):
-                start = sources.start(1) + number.start()
-                self._append(citation[end:start])
-                self._write_number(number[0], int(number[0]), int(number[0]) in supported)
-                end = start + len(number[0])
-        self._append(citation[end:])
+            for found in re.finditer(r"\d+", sources[1]):
+                start = sources.start(1) + found.start()
+                number = int(found[0])
+                self._append(citation[end_of_last:start])
+                self._write_number(found[0], number, number in supported)
+                end_of_last = start + len(found[0])
+        self._append(citation[end_of_last:])
 
     def _write_number(self, text: str, number: int, supported: bool) -> None:
         """Write the text of a citation of a passage and add it to what is cited."""
@@ -375,9 +379,12 @@ class Annotator:
         text, self._held = self._held[:length], self._held[length:]
         self._append(text)
         self._remember_written(text)
-        backslashes = len(text) - len(text.rstrip("\\"))
-        was_escaped = self._escaped and backslashes == len(text)
-        self._escaped = (backslashes % 2 == 1) != was_escaped
+        n_backslashes = len(text) - len(text.rstrip("\\"))
+        # A text of nothing but backslashes goes on with those before it.
+        if self._escaped and n_backslashes == len(text):
+            n_backslashes += 1
+        # Each pair of backslashes is one that is shown: only a last one without another escapes.
+        self._escaped = n_backslashes % 2 == 1
 
     def _write_code(self, length: int) -> None:
         """Write the first ``length`` characters of the held text, which are code.

@@ -50,7 +50,7 @@ class Statement:
         """Read a sentence, with or without Markdown; ``continues``: its beginning was cut off."""
         plain = _folded(text)
         names = frozenset(_names_in(plain, continues))
-        numbers = frozenset(_figure(found[0]) for found in _NUMBER.finditer(plain))
+        numbers = frozenset(map(_normalize_number, _NUMBER.findall(plain)))
         return cls(names, numbers, frozenset(words(plain)))
 
     @property
@@ -83,10 +83,12 @@ class SupportingText:
 
         A statement without words gives False.
         """
-        longer = [word for word in statement.words if len(word) >= LONG_WORD or is_syllabic(word)]
-        compared = longer or list(statement.words)
-        held = [word for word in compared if word in self._words]
-        return bool(compared) and 2 * len(held) >= len(compared)
+        if not statement.words:
+            return False
+        longer = {word for word in statement.words if len(word) >= LONG_WORD or is_syllabic(word)}
+        compared = longer or statement.words
+        in_passage = compared & self._words
+        return 2 * len(in_passage) >= len(compared)
 
     def _holds_name(self, name: str) -> bool:
         """Return whether the passage has the name, or a form of it with another ending."""
@@ -100,8 +102,10 @@ class SupportingText:
         if number in self._all_numbers:
             return True
         parts = number.split(".")
+        if len(parts) < 3:
+            return False
         # A date such as 3.5.1840 may be written in another order.
-        return len(parts) > 2 and all(part.lstrip("0") in self._all_numbers for part in parts)
+        return all(part.lstrip("0") in self._all_numbers for part in parts)
 
     @cached_property
     def _folded(self) -> str:
@@ -118,9 +122,9 @@ class SupportingText:
     @cached_property
     def _all_numbers(self) -> frozenset[str]:
         """The numbers of the passage, and each run of digits in them: 1840 is in 3.5.1840."""
-        whole = [found[0] for found in _NUMBER.finditer(self._folded)]
-        runs = re.findall(r"\d+", self._folded)
-        return frozenset(map(_figure, [*whole, *runs]))
+        whole_numbers = _NUMBER.findall(self._folded)
+        runs_of_digits = re.findall(r"\d+", self._folded)
+        return frozenset(map(_normalize_number, [*whole_numbers, *runs_of_digits]))
 
 
 class Passages:
@@ -141,17 +145,24 @@ class Passages:
         statement that has none is supported by a passage that holds at least half of its words.
         """
         cited = {number: self._texts[number] for number in numbers if number in self._texts}
+        supporting: set[int] = set()
         if not statement.names and not statement.numbers:
-            return frozenset(
-                number for number, text in cited.items() if text.holds_half_of_the_words(statement)
-            )
-        names = {number: text.names(statement) for number, text in cited.items()}
-        figures = {number: text.numbers(statement) for number, text in cited.items()}
-        all_names = frozenset[str]().union(*names.values())
-        all_figures = frozenset[str]().union(*figures.values())
-        if all_names != statement.names or all_figures != statement.numbers:
+            for number, text in cited.items():
+                if text.holds_half_of_the_words(statement):
+                    supporting.add(number)
+            return frozenset(supporting)
+        held_names: set[str] = set()
+        held_numbers: set[str] = set()
+        for number, text in cited.items():
+            names = text.names(statement)
+            numbers_of_text = text.numbers(statement)
+            if names or numbers_of_text:
+                supporting.add(number)
+            held_names |= names
+            held_numbers |= numbers_of_text
+        if held_names != statement.names or held_numbers != statement.numbers:
             return frozenset()
-        return frozenset(number for number in cited if names[number] or figures[number])
+        return frozenset(supporting)
 
 
 def _names_in(text: str, continues: bool) -> Iterable[str]:
@@ -166,9 +177,12 @@ def _names_in(text: str, continues: bool) -> Iterable[str]:
         if len(word) < SHORTEST_NAME or word.isdigit() or word.lower() in _CALENDAR:
             continue
         has_inner_capital = any(letter.isupper() for letter in word[1:])
-        is_name = word[0].isupper() and not _begins_sentence(backwards, len(text) - found.start())
-        if has_inner_capital or is_name:
+        if has_inner_capital:
             yield word.lower()
+        elif word[0].isupper():
+            start_from_the_end = len(text) - found.start()
+            if not _begins_sentence(backwards, start_from_the_end):
+                yield word.lower()
 
 
 def _begins_sentence(backwards: str, start: int) -> bool:
@@ -177,9 +191,11 @@ def _begins_sentence(backwards: str, start: int) -> bool:
     ``backwards`` is the reversed text, so that the search starts at the word. A search from the
     beginning of the text for each word would take long.
     """
-    between = _BEFORE_WORD.match(backwards, start)
-    end = between.end() if between else start
-    return end == len(backwards) or backwards[end] in _ENDS_BEFORE or "\n" in backwards[start:end]
+    signs = _BEFORE_WORD.match(backwards, start)
+    end = signs.end() if signs else start
+    if end == len(backwards) or backwards[end] in _ENDS_BEFORE:
+        return True
+    return "\n" in backwards[start:end]
 
 
 def _differ_by_an_ending(one: str, other: str) -> bool:
@@ -191,7 +207,7 @@ def _differ_by_an_ending(one: str, other: str) -> bool:
     )
 
 
-def _figure(number: str) -> str:
+def _normalize_number(number: str) -> str:
     """Return the number without separators of thousands and without superfluous zeros."""
     if _GROUPED.fullmatch(number):
         return re.sub(r"\D", "", number).lstrip("0") or "0"

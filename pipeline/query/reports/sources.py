@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from pipeline.query.context import Context, build_references
+from pipeline.query.context import Context, Reference, build_references
 from pipeline.query.data_citations import CITATION, parse_cited_records
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
@@ -41,11 +41,10 @@ def add_report_sources(
     ``text`` is the answer, ``numbers`` are those of the reports that it cites.
     """
     statements = find_statements_on_reports(text)
-    cited = {
-        report.number: report for report in context.reports.records if report.number in numbers
-    }
+    cited_reports = [report for report in context.reports.records if report.number in numbers]
+    # A dictionary keeps each text unit once, in the order of the reports.
     units: dict[str, None] = {}
-    for report in cited.values():
+    for report in cited_reports:
         units.update(dict.fromkeys(report.text_unit_ids))
     [question] = resources.embedding.embed([request.query])
 
@@ -53,26 +52,28 @@ def add_report_sources(
         vectors: VectorReads, graph: GraphReads
     ) -> tuple[dict[int, Sequence[str]], list[Passage]]:
         mentions: dict[str, Sequence[str]] = {}
-        for named in vectors.mentions(list(units), (), COMMON):
-            mentions[match_key(named.name)] = named.passages
-        found: dict[int, Sequence[str]] = {}
-        for number, report in cited.items():
-            found[number] = _best_passages(report, statements.get(number, ""), mentions)
-        passages = list(dict.fromkeys(chain.from_iterable(found.values())))
-        return found, vectors.chunks(passages, question)
+        for entity in vectors.mentions(list(units), (), COMMON):
+            mentions[match_key(entity.name)] = entity.passages
+        passages_of: dict[int, Sequence[str]] = {}
+        for report in cited_reports:
+            statement = statements.get(report.number, "")
+            passages_of[report.number] = _best_passages(report, statement, mentions)
+        distinct_passages = list(dict.fromkeys(chain.from_iterable(passages_of.values())))
+        return passages_of, vectors.chunks(distinct_passages, question)
 
-    (found, chunks), _ = resources.read(restrict_to_where(request, find))
-    return _add_references(context, found, chunks)
+    (passages_of, chunks), _ = resources.read(restrict_to_where(request, find))
+    return _add_references(context, passages_of, chunks)
 
 
 def find_statements_on_reports(text: str) -> dict[int, str]:
     """Return report number -> the sentences that end with a citation of the report."""
-    said: dict[int, list[str]] = {}
+    sentences_on: dict[int, list[str]] = {}
     for line in text.splitlines():
         for sentence, citation in _cited_sentences(line):
-            for number in parse_cited_records(citation).get("reports", ()):
-                said.setdefault(number, []).append(sentence)
-    return {number: "\n".join(sentences) for number, sentences in said.items()}
+            cited_reports = parse_cited_records(citation).get("reports", ())
+            for number in cited_reports:
+                sentences_on.setdefault(number, []).append(sentence)
+    return {number: "\n".join(sentences) for number, sentences in sentences_on.items()}
 
 
 def _cited_sentences(line: str) -> Iterator[tuple[str, str]]:
@@ -80,15 +81,17 @@ def _cited_sentences(line: str) -> Iterator[tuple[str, str]]:
 
     Citations that follow each other belong to the same sentence.
     """
-    begun, sentence = 0, ""
+    sentence = ""
+    end_of_last = 0
     for citation in CITATION.finditer(line):
-        before = line[begun : citation.start()]
-        spans = sentence_spans(before) if before.strip(" .;,") else []
+        between = line[end_of_last : citation.start()]
+        # Between two citations of one sentence there is punctuation at most.
+        spans = sentence_spans(between) if between.strip(" .;,") else []
         if spans:
             start, end = spans[-1]
-            sentence = before[start:end]
+            sentence = between[start:end]
         yield sentence, citation[0]
-        begun = citation.end()
+        end_of_last = citation.end()
 
 
 def _best_passages(report: Report, statement: str, mentions: Mentions) -> Sequence[str]:
@@ -111,15 +114,17 @@ def _mentioning_units(text: str, units: Sequence[str], mentions: Mentions) -> li
     A name adds 1 / (the number of these units that mention it) to the score of each of them.
     """
     key = match_key(text)
-    own = set(units)
+    distinct_units = set(units)
     scores: dict[str, float] = {}
     for name, ids in mentions.items():
-        found = own.intersection(ids)
-        if found and _contains_name(key, name):
-            for unit in found:
-                scores[unit] = scores.get(unit, 0) + 1 / len(found)
-    named = [unit for unit in units if scores.get(unit, 0) > 0]
-    return sorted(named, key=lambda unit: -scores[unit])[:MOST]
+        mentioning = distinct_units.intersection(ids)
+        if mentioning and _contains_name(key, name):
+            for unit in mentioning:
+                scores[unit] = scores.get(unit, 0) + 1 / len(mentioning)
+    # Equal scores keep the order of the units.
+    scored = [unit for unit in units if unit in scores]
+    best_first = sorted(scored, key=lambda unit: -scores[unit])
+    return best_first[:MOST]
 
 
 def _contains_name(text: str, name: str) -> bool:
@@ -132,21 +137,25 @@ def _contains_name(text: str, name: str) -> bool:
 
 
 def _add_references(
-    context: Context, found: Mapping[int, Sequence[str]], chunks: Sequence[Passage]
+    context: Context, passages_of: Mapping[int, Sequence[str]], chunks: Sequence[Passage]
 ) -> Context:
-    """Return the context with references to the chunks; ``found`` maps reports to chunk ids.
+    """Return the context with references to the chunks; ``passages_of`` maps reports to chunk ids.
 
     A passage that has a reference already keeps its number.
     """
-    reports: dict[str, tuple[int, ...]] = {}
-    for chunk in chunks:
-        reports[chunk.id] = tuple(number for number, ids in found.items() if chunk.id in ids)
-    known = [
-        replace(entry, reports=reports.get(entry.chunk_id, ())) for entry in context.references
-    ]
+    known = context.references
     known_chunks = {entry.chunk_id for entry in known}
     first_number = max((entry.id for entry in known), default=0) + 1
-    new = [chunk for chunk in chunks if chunk.id not in known_chunks]
-    numbered = [replace(chunk, number=number) for number, chunk in enumerate(new, first_number)]
-    more = [replace(entry, reports=reports[entry.chunk_id]) for entry in build_references(numbered)]
-    return replace(context, references=(*known, *more))
+    new_chunks = [chunk for chunk in chunks if chunk.id not in known_chunks]
+    numbered: list[Passage] = []
+    for number, chunk in enumerate(new_chunks, first_number):
+        numbered.append(replace(chunk, number=number))
+    reports_of: dict[str, tuple[int, ...]] = {}
+    for chunk in chunks:
+        reports = [number for number, ids in passages_of.items() if chunk.id in ids]
+        reports_of[chunk.id] = tuple(reports)
+    references: list[Reference] = []
+    for entry in (*known, *build_references(numbered)):
+        reports = reports_of.get(entry.chunk_id, ())
+        references.append(replace(entry, reports=reports))
+    return replace(context, references=tuple(references))

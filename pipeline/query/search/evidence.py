@@ -74,9 +74,10 @@ def pick_chunks(evidence: Evidence, limit: int) -> list[Pick]:
     """Return at most ``limit`` text units; the lanes take turns, each gives its best first."""
     lanes: list[list[Pick]] = []
     for lane in sorted(evidence.chunk_lanes, key=LANES.index):
-        chosen = evidence.chunk_lanes[lane].items()
-        numbered = enumerate(chosen, 1)
-        lanes.append([Pick(id, lane, frequency, place) for place, (id, frequency) in numbered])
+        picks: list[Pick] = []
+        for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1):
+            picks.append(Pick(id, lane, frequency, place))
+        lanes.append(picks)
     return interleave(attrgetter("id"), *lanes)[:limit]
 
 
@@ -86,12 +87,13 @@ def interleave(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> lis
     Of items with the same key ``by``, only the first is kept.
     """
     longest = max(map(len, rankings), default=0)
-    found: dict[Hashable, Item] = {}
+    item_of_key: dict[Hashable, Item] = {}
     for turn in range(longest):
         for items in rankings:
             if turn < len(items):
-                found.setdefault(by(items[turn]), items[turn])
-    return list(found.values())
+                item = items[turn]
+                item_of_key.setdefault(by(item), item)
+    return list(item_of_key.values())
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,12 @@ def rank_by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) ->
     ``entity_ids`` gives the ranks of the entities, best first.
     """
     place = {id: position for position, id in enumerate(entity_ids)}
-    ranked = sorted(
-        shared, key=lambda found: (place[found.entity_id], -found.neighbours, found.text_unit_id)
-    )
-    return Counter(found.text_unit_id for found in ranked)
+
+    def rank_unit(unit: SharedUnit) -> tuple[int, int, str]:
+        return place[unit.entity_id], -unit.neighbours, unit.text_unit_id
+
+    # A counter keeps the order in which it has met its keys.
+    return Counter(unit.text_unit_id for unit in sorted(shared, key=rank_unit))
 
 
 def choose_by_weight(sources: Sources, most: int) -> Picks:

@@ -136,15 +136,16 @@ class FilteredVectors(NarrowedDocuments):
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
     ) -> list[EntityMentions]:
-        found = self.vectors.mentions(text_unit_ids, entity_ids, most)
-        entities = self.visible("entities", [entity.id for entity in found])
-        units = self.visible("chunks", _distinct_ids([entity.passages for entity in found]))
-        mentions = []
-        for entity in found:
-            if entity.id in entities:
-                passages = [unit for unit in entity.passages if unit in units]
-                mentions.append(replace(entity, passages=passages))
-        return mentions
+        mentions = self.vectors.mentions(text_unit_ids, entity_ids, most)
+        passages = _distinct_ids([entity.passages for entity in mentions])
+        visible_entities = self.visible("entities", [entity.id for entity in mentions])
+        visible_passages = self.visible("chunks", passages)
+        visible_mentions: list[EntityMentions] = []
+        for entity in mentions:
+            if entity.id in visible_entities:
+                passages = [id for id in entity.passages if id in visible_passages]
+                visible_mentions.append(replace(entity, passages=passages))
+        return visible_mentions
 
     def opened_mentions(
         self,
@@ -159,18 +160,21 @@ class FilteredVectors(NarrowedDocuments):
         The limit applies after filtering, so this takes several reads instead of the store's one.
         """
         mentioned = self.mentions(text_unit_ids, entity_ids, most)
-        return mentioned, self.openings(passages_of(mentioned, passages), length)
+        first_passages = passages_of(mentioned, passages)
+        return mentioned, self.openings(first_passages, length)
 
     def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
-        return self.vectors.openings(sorted(self.visible("chunks", ids)), length)
+        visible = sorted(self.visible("chunks", ids))
+        return self.vectors.openings(visible, length)
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
         return self.vectors.embeddings(table, ids)
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
-        found = self.vectors.reports(ids)
-        _, entirely = self.partly_and_entirely_visible("reports", [report.id for report in found])
-        return [report for report in found if report.id in entirely]
+        reports = self.vectors.reports(ids)
+        report_ids = [report.id for report in reports]
+        _, entirely = self.partly_and_entirely_visible("reports", report_ids)
+        return [report for report in reports if report.id in entirely]
 
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         return self.vectors.reports_at(level, limit, (*self.allowed, *within))
@@ -215,13 +219,14 @@ class FilteredGraph:
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         shared = self.graph.shared_units(entity_ids)
-        units = list(dict.fromkeys(found.text_unit_id for found in shared))
-        visible = self.vectors.visible("chunks", units)
-        return [found for found in shared if found.text_unit_id in visible]
+        text_unit_ids = list(dict.fromkeys(unit.text_unit_id for unit in shared))
+        visible = self.vectors.visible("chunks", text_unit_ids)
+        return [unit for unit in shared if unit.text_unit_id in visible]
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
         links = self.graph.links(entity_ids, most, limit)
-        visible = self.vectors.visible("relationships", [link.id for link in links])
+        link_ids = [link.id for link in links]
+        visible = self.vectors.visible("relationships", link_ids)
         return [link for link in links if link.id in visible]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
@@ -229,19 +234,23 @@ class FilteredGraph:
         return self.graph.communities_of(visible, level)
 
     def named(self, text: str, limit: int) -> list[Dot]:
-        return self._visible_dots(self.graph.named(text, MORE * limit))[:limit]
+        dots = self.graph.named(text, MORE * limit)
+        return self._visible_dots(dots)[:limit]
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
         return self._visible_dots(self.graph.dots(ids))
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
-        return self._visible_dots(self.graph.most_linked(MORE * limit, community))[:limit]
+        dots = self.graph.most_linked(MORE * limit, community)
+        return self._visible_dots(dots)[:limit]
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        return self._visible_lines(self.graph.lines_of(entity_ids, MORE * limit))[:limit]
+        lines = self.graph.lines_of(entity_ids, MORE * limit)
+        return self._visible_lines(lines)[:limit]
 
     def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        return self._visible_lines(self.graph.lines_among(entity_ids, MORE * limit))[:limit]
+        lines = self.graph.lines_among(entity_ids, MORE * limit)
+        return self._visible_lines(lines)[:limit]
 
     def communities(self, ids: Sequence[str]) -> list[Community]:
         """Return no communities: their titles and sizes are made from all documents."""
@@ -255,22 +264,17 @@ class FilteredGraph:
 
     def _visible_dots(self, rows: Sequence[Dot]) -> list[Dot]:
         """Return the dots of visible entities, without the place that all documents decide."""
-        entities = {entity.id: entity for entity in self.entities([row.id for row in rows])}
+        visible = self.entities([row.id for row in rows])
+        type_of = {entity.id: entity.type for entity in visible}
         return [
-            replace(row, type=entities[row.id].type, x=None, y=None)
-            for row in rows
-            if row.id in entities
+            replace(row, type=type_of[row.id], x=None, y=None) for row in rows if row.id in type_of
         ]
 
     def _visible_lines(self, rows: Sequence[Line]) -> list[Line]:
         """Return the lines of visible relationships, each with the first visible keyword or ""."""
-        links = {link.id: link for link in self.relationships([row.id for row in rows])}
-        lines = []
-        for row in rows:
-            if row.id in links:
-                keyword = next(iter(links[row.id].keywords), "")
-                lines.append(replace(row, keyword=keyword))
-        return lines
+        visible = self.relationships([row.id for row in rows])
+        keyword_of = {link.id: next(iter(link.keywords), "") for link in visible}
+        return [replace(row, keyword=keyword_of[row.id]) for row in rows if row.id in keyword_of]
 
     def _visible_relationships(self, rows: Sequence[Relationship]) -> list[Relationship]:
         visible, entirely = self._visible_rows("relationships", rows)

@@ -55,8 +55,9 @@ def fuse_orders(reranked: Sequence[int]) -> list[int]:
     ``reranked`` holds the places 0, 1, ... of the search's own order, the reranker's best first.
     Ties keep the order of the search.
     """
-    sums = {
-        place: 1 / (RANK_OFFSET + place + 1) + 1 / (RANK_OFFSET + rank)
-        for rank, place in enumerate(reranked, 1)
-    }
+    sums: dict[int, float] = {}
+    for rank, place in enumerate(reranked, start=1):
+        # Places begin at 0, ranks at 1.
+        rank_of_search = place + 1
+        sums[place] = 1 / (RANK_OFFSET + rank_of_search) + 1 / (RANK_OFFSET + rank)
     return sorted(sums, key=lambda place: (-sums[place], place))

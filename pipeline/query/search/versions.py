@@ -169,7 +169,8 @@ def date_of(passage: Passage) -> str:
     """
     if passage.date:
         return passage.date
-    found = DATE.match(str((passage.metadata or {}).get("date", "")))
+    date = (passage.metadata or {}).get("date", "")
+    found = DATE.match(str(date))
     return found[0] if found else ""
 
 
@@ -177,8 +178,12 @@ def _names_in(passage: Passage, field: str) -> frozenset[str]:
     """Return the names in a field of the document's metadata, in lower case."""
     value = (passage.metadata or {}).get(field)
     values = value if isinstance(value, list) else [value]
-    plain = [each for each in values[:MOST_NAMES] if isinstance(each, str | int | float)]
-    return frozenset(str(each)[:LONGEST_NAME].strip().casefold() for each in plain if each != "")
+    names: set[str] = set()
+    for item in values[:MOST_NAMES]:
+        if isinstance(item, str | int | float) and item != "":
+            name = str(item)[:LONGEST_NAME]
+            names.add(name.strip().casefold())
+    return frozenset(names)
 
 
 def _supersedes(one: _Fields, other: _Fields) -> bool:
@@ -196,11 +201,16 @@ def _supersedes(one: _Fields, other: _Fields) -> bool:
 
 
 def _has_ended(passage: Passage) -> bool:
-    return str((passage.metadata or {}).get("status", "")).strip().casefold() in _ENDED
+    status = (passage.metadata or {}).get("status", "")
+    return str(status).strip().casefold() in _ENDED
 
 
 def _version(passage: Passage) -> tuple[int, ...]:
     """Return the numbers of the version, as (1, 10) of "v1.10"; () if it has none."""
     value = (passage.metadata or {}).get("version")
-    text = str(value)[:LONGEST_VERSION] if isinstance(value, str | int | float) else ""
-    return tuple(int(number[:9]) for number in re.findall(r"\d+", text)[:5])
+    if not isinstance(value, str | int | float):
+        return ()
+    text = str(value)[:LONGEST_VERSION]
+    # More numbers, and longer ones, are no version that a person has written.
+    numbers = re.findall(r"\d+", text)[:5]
+    return tuple(int(number[:9]) for number in numbers)

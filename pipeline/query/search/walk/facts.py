@@ -67,40 +67,47 @@ def find_best_paths(
     """
     ids = list(dict.fromkeys(fact.id for fact in chain(facts.nearest, facts.links)))
     embeddings = vectors.embeddings("relationships", ids)
-    stored = {id: _unit_vector(vector) for id, vector in embeddings.items()}
-    ranked = _ranked_pairs(_unit_vector(question), facts, stored)[:PATHS]
-    best = max((score for score, _ in ranked), default=0.0)
+    fact_vectors = {id: _unit_vector(vector) for id, vector in embeddings.items()}
+    ranked_pairs = _rank_pairs(_unit_vector(question), facts, fact_vectors)
+    best_pairs = ranked_pairs[:PATHS]
+    best_score = max((score for score, _ in best_pairs), default=0.0)
     scores: dict[str, float] = {}
-    for score, pair in ranked:
-        relative = score / best if best > 0 else 0.0
+    for score, pair in best_pairs:
+        relative_score = score / best_score if best_score > 0 else 0.0
         for id in pair:
-            scores[id] = max(scores.get(id, 0.0), relative)
+            scores[id] = max(scores.get(id, 0.0), relative_score)
     return graph.relationships(list(scores)), scores
 
 
-def _ranked_pairs(
-    question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]
+def _rank_pairs(
+    question: np.ndarray, facts: GraphFacts, fact_vectors: Mapping[str, np.ndarray]
 ) -> list[tuple[float, Pair]]:
-    """Return the scored pairs of a near fact and one that shares an entity with it, best first."""
-    at_entity = defaultdict(list)
+    """Return the scored pairs of a near fact and one that shares an entity with it, best first.
+
+    The vectors of the question and of the facts have length 1.
+    """
+    links_at: dict[str, list[str]] = defaultdict(list)
     for link in facts.links:
-        for end in dict.fromkeys((link.source_entity_id, link.target_entity_id)):
-            at_entity[end].append(link.id)
-    scored: dict[Pair, float] = {}
+        # A dictionary, so that a relationship of an entity to itself counts once.
+        ends = dict.fromkeys((link.source_entity_id, link.target_entity_id))
+        for end in ends:
+            links_at[end].append(link.id)
+    scores: dict[Pair, float] = {}
     for fact in facts.nearest:
-        if fact.id not in stored:
+        fact_vector = fact_vectors.get(fact.id)
+        if fact_vector is None:
             continue
-        neighbours = dict.fromkeys(
-            [*at_entity[fact.source_entity_id], *at_entity[fact.target_entity_id]]
-        )
-        remainder = _unit_vector(question - TAKEN_OFF * stored[fact.id])
-        first = float(question @ stored[fact.id])
-        for other in neighbours:
-            if other in stored and other != fact.id:
-                scored[fact.id, other] = first + float(remainder @ stored[other])
-    ranked = [(score, pair) for pair, score in scored.items()]
-    ranked.sort(key=lambda entry: (-entry[0], entry[1]))
-    return ranked
+        # A relationship with the same two ends is at both of them.
+        at_source, at_target = links_at[fact.source_entity_id], links_at[fact.target_entity_id]
+        neighbours = dict.fromkeys([*at_source, *at_target])
+        similarity = float(question @ fact_vector)
+        remainder = _unit_vector(question - TAKEN_OFF * fact_vector)
+        for neighbour in neighbours:
+            if neighbour in fact_vectors and neighbour != fact.id:
+                similarity_to_rest = float(remainder @ fact_vectors[neighbour])
+                scores[fact.id, neighbour] = similarity + similarity_to_rest
+    best_first = sorted(scores, key=lambda pair: (-scores[pair], pair))
+    return [(scores[pair], pair) for pair in best_first]
 
 
 def _unit_vector(vector: np.ndarray) -> np.ndarray:

@@ -154,7 +154,9 @@ def _fact_mass(
 
 def _quotes(description: str, text: str) -> bool:
     """Return whether the text holds the beginning of the description, ignoring white space."""
-    return " ".join(description.split())[:QUOTED_FROM] in " ".join(text.split())
+    flat_text = " ".join(text.split())
+    flat_description = " ".join(description.split())
+    return flat_description[:QUOTED_FROM] in flat_text
 
 
 def _evidence(
@@ -190,8 +192,8 @@ def _evidence(
 
 def _ranked_ids(scores: Mapping[str, float], ids: Iterable[str]) -> list[str]:
     """Return the ids whose score is above 0, best first, ties by id."""
-    found = sorted((-scores.get(id, 0.0), id) for id in ids)
-    return [id for negative_score, id in found if negative_score < 0]
+    scored = [id for id in ids if scores.get(id, 0.0) > 0]
+    return sorted(scored, key=lambda node: (-scores[node], node))
 
 
 def _add_mass(mass: dict[str, float], more: Mapping[str, float], weight: float = 1.0) -> None:

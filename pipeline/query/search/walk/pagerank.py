@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 DAMPING = 0.3
+"""The probability that a step follows an edge. The less, the nearer the mass stays to the start."""
 STEPS, TOLERANCE = 50, 1e-9
+"""STEPS: most steps of the iteration. TOLERANCE: the change of all mass below which it ends."""
 Edge = tuple[str, str, float]
 """Two nodes, and the weight of the link between them, which is above 0."""
 
@@ -27,31 +29,36 @@ def compute_pagerank(
     total = sum(restart[node] for node in sorted(restart))
     if total <= 0:
         return {}
-    linked = {node for one, other, _ in edges for node in (one, other)}
-    nodes = sorted(linked | set(restart))
+    distinct_nodes = set(restart)
+    for one, other, _ in edges:
+        distinct_nodes.update((one, other))
+    nodes = sorted(distinct_nodes)
     place = {node: number for number, node in enumerate(nodes)}
-    restart_share = np.array([restart.get(node, 0.0) for node in nodes]) / total
+    restart_weights = [restart.get(node, 0.0) for node in nodes]
+    restart_share = np.array(restart_weights) / total
 
-    arcs = []
+    # An edge is two arcs, one in each direction.
+    arcs: list[tuple[int, int, float]] = []
     for one, other, weight in edges:
         arcs.append((place[one], place[other], weight))
         arcs.append((place[other], place[one], weight))
     arcs.sort()
-    start = np.array([arc[0] for arc in arcs], dtype=np.int64)
-    end = np.array([arc[1] for arc in arcs], dtype=np.int64)
-    weights = np.array([arc[2] for arc in arcs], dtype=np.float64)
+    start = np.array([arc_start for arc_start, _, _ in arcs], dtype=np.int64)
+    end = np.array([arc_end for _, arc_end, _ in arcs], dtype=np.int64)
+    weights = np.array([arc_weight for _, _, arc_weight in arcs], dtype=np.float64)
 
-    outgoing = np.bincount(start, weights, len(nodes))
-    share = weights / outgoing[start]
-    has_no_edges = outgoing == 0
+    outgoing_weight = np.bincount(start, weights, len(nodes))
+    share_of_arc = weights / outgoing_weight[start]
+    has_no_edges = outgoing_weight == 0
     mass = restart_share
     for _ in range(STEPS):
-        along_edges = np.bincount(end, mass[start] * share, len(nodes))
+        along_arcs = mass[start] * share_of_arc
+        arrived = np.bincount(end, along_arcs, len(nodes))
         returned = mass[has_no_edges].sum() * restart_share
-        moved = along_edges + returned
-        following = (1 - damping) * restart_share + damping * moved
-        change = np.abs(following - mass).sum()
-        mass = following
+        moved = arrived + returned
+        next_mass = (1 - damping) * restart_share + damping * moved
+        change = np.abs(next_mass - mass).sum()
+        mass = next_mass
         if change < TOLERANCE:
             break
     return dict(zip(nodes, mass.tolist(), strict=True))

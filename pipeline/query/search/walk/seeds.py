@@ -84,7 +84,8 @@ def list_possible_names(question: str) -> list[str]:
         units += list(word) if any(map(is_syllabic, word)) else [word]
     stop = stop_words(guess_language(question_words))
     names: dict[str, None] = {}
-    for size in range(min(LONGEST, len(units)), 0, -1):
+    longest = min(LONGEST, len(units))
+    for size in range(longest, 0, -1):
         for run in _runs(units, size):
             if run and run not in stop:
                 names[run] = None
@@ -93,12 +94,14 @@ def list_possible_names(question: str) -> list[str]:
 
 def keep_longest_names(question: str, names: list[str]) -> list[str]:
     """Return the names that occur in the question outside any longer name of the list."""
-    left = match_key(question)
-    kept = []
-    for name in sorted(names, key=lambda name: (-len(name), name)):
-        if name in left:
+    remaining = match_key(question)
+    kept: list[str] = []
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    for name in longest_first:
+        if name in remaining:
             kept.append(name)
-            left = left.replace(name, "\n")
+            # No name holds a line feed, so none is found across the place of a longer one.
+            remaining = remaining.replace(name, "\n")
     return kept
 
 
@@ -140,12 +143,15 @@ def find_steps(
     are known without it.
     """
     sentences = {passage: read_sentences(text) for passage, text in texts.items()}
+    # Without any word the sum is 0, which nothing can be divided by.
     total = sum(weights.values()) or 1.0
-    missing = {id: find_missing_words(held, weights) for id, held in sentences.items()}
-    onward: dict[str, float] = {}
-    for id in sentences:
-        missing_share = OPEN * sum(missing[id].values()) / total
-        onward[id] = scores[id] * min(1.0, max(COVERED, missing_share))
+    missing: dict[str, dict[str, float]] = {}
+    score_onward: dict[str, float] = {}
+    for passage, read in sentences.items():
+        missing[passage] = find_missing_words(read, weights)
+        weight_of_step = OPEN * sum(missing[passage].values()) / total
+        limited = min(1.0, max(COVERED, weight_of_step))
+        score_onward[passage] = scores[passage] * limited
 
     # Words of an opening are found only when a step leads to it: most openings are never used.
     @cache
@@ -153,25 +159,25 @@ def find_steps(
         return frozenset(words(" ".join(openings[passage])))
 
     reached: dict[str, float] = {}
-    edges = []
+    edges: list[Edge] = []
     for entity in mentioned:
-        about: dict[str, float] = {}
-        links: dict[str, float] = {}
+        aboutness: dict[str, float] = {}
+        overlap: dict[str, float] = {}
         for id in entity.passages:
             if id in openings:
-                about[id] = rate_aboutness(entity.name, *openings[id])
+                aboutness[id] = rate_aboutness(entity.name, *openings[id])
             if id in sentences:
-                links[id] = ANY_NAME + rate_overlap(sentences[id], entity, weights)
-        edges += [
-            (entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}
-        ]
+                overlap[id] = ANY_NAME + rate_overlap(sentences[id], entity, weights)
+        for id in {**aboutness, **overlap}:
+            weight = overlap.get(id, 0.0) + aboutness.get(id, 0.0)
+            edges.append((entity.id, id, weight))
         if entity.id in asked:
             continue
-        for passage, link in links.items():
-            for target, share in about.items():
-                if target != passage:
-                    begun = weigh_opening(missing[passage], opening_words(target))
-                    step = onward[passage] * link * share * begun
+        for start, overlap_of_start in overlap.items():
+            for target, aboutness_of_target in aboutness.items():
+                if target != start:
+                    factor = weigh_opening(missing[start], opening_words(target))
+                    step = score_onward[start] * overlap_of_start * aboutness_of_target * factor
                     reached[target] = max(reached.get(target, 0.0), step)
     return WalkSteps(reached, edges, mentioned)
 
@@ -186,18 +192,21 @@ class SentenceWords:
 
 def read_sentences(text: str) -> list[SentenceWords]:
     """Return the match key and the words of each sentence of the text."""
-    sentences = [text[start:end] for start, end in sentence_spans(text)]
-    return [
-        SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences
-    ]
+    read: list[SentenceWords] = []
+    for start, end in sentence_spans(text):
+        sentence = text[start:end]
+        read.append(SentenceWords(match_key(sentence), frozenset(words(sentence))))
+    return read
 
 
 def find_missing_words(
     sentences: Sequence[SentenceWords], weights: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the question's words, with their weights, that are in none of the sentences."""
-    held = frozenset().union(*(sentence.words for sentence in sentences))
-    return {word: weight for word, weight in weights.items() if word not in held}
+    present: set[str] = set()
+    for sentence in sentences:
+        present |= sentence.words
+    return {word: weight for word, weight in weights.items() if word not in present}
 
 
 def weigh_opening(missing: Mapping[str, float], opening: Collection[str]) -> float:
@@ -207,8 +216,9 @@ def weigh_opening(missing: Mapping[str, float], opening: Collection[str]) -> flo
     passage begins with.
     """
     total = sum(missing.values()) or 1.0
-    found = sum(weight for word, weight in missing.items() if word in opening) / total
-    return GOES_ON + min(1.0, FILLED * found)
+    in_opening = sum(weight for word, weight in missing.items() if word in opening)
+    gain = FILLED * (in_opening / total)
+    return GOES_ON + min(1.0, gain)
 
 
 def rate_overlap(
@@ -225,8 +235,8 @@ def rate_overlap(
     best = 0.0
     for sentence in sentences:
         if contains_name(sentence.key, name):
-            held = sum(weight for word, weight in asked.items() if word in sentence.words)
-            best = max(best, held / total)
+            shared = sum(weight for word, weight in asked.items() if word in sentence.words)
+            best = max(best, shared / total)
     return best
 
 
@@ -242,7 +252,8 @@ def rate_aboutness(name: str, title: str, opening: str) -> float:
     position of the name in the passage's opening decides.
     """
     key = _key(name)
-    if key in (_key(title), _key(_QUALIFIER.sub("", title))):
+    without_qualifier = _QUALIFIER.sub("", title)
+    if key in (_key(title), _key(without_qualifier)):
         return ABOUT
     place = _find_whole_words(_key(opening), key)
     if place < 0 or place >= NEAR:
@@ -264,8 +275,10 @@ def _cuts_a_word(text: str, start: int, end: int) -> bool:
     Scripts without spaces do not show where a word ends, so there the result is False.
     """
     for edge in (start, end):
-        pair = text[edge - 1 : edge + 1] if 0 < edge < len(text) else ""
-        if pair.isalnum() and not _WIDE.search(pair):
+        if not 0 < edge < len(text):
+            continue
+        characters_around = text[edge - 1 : edge + 1]
+        if characters_around.isalnum() and not _WIDE.search(characters_around):
             return True
     return False
 
@@ -296,9 +309,15 @@ def find_sure_first(lexical: Hits, nearest: Hits) -> list[str]:
     """
     if not lexical or not nearest:
         return []
-    (first, score), *others = lexical
-    is_far_ahead = bool(others) and score >= BY_FAR * others[0][1]
-    return [first] if is_far_ahead or first == nearest[0][0] else []
+    first, score = lexical[0]
+    first_by_vector, _ = nearest[0]
+    if first == first_by_vector:
+        return [first]
+    if len(lexical) < 2:
+        return []
+    _, second_score = lexical[1]
+    is_far_ahead = score >= BY_FAR * second_score
+    return [first] if is_far_ahead else []
 
 
 def find_named_entities(
@@ -309,10 +328,12 @@ def find_named_entities(
     An entity whose name occurs only within a longer name is left out. The openings map passage ids
     to title and first characters.
     """
-    ids = {entity_id(name): name for name in list_possible_names(question)}
-    found, openings = vectors.opened_mentions([], list(ids), FEW, TARGETS, OPENING)
-    kept = set(keep_longest_names(question, [ids[entity.id] for entity in found]))
-    return [entity for entity in found if ids[entity.id] in kept], openings
+    name_of = {entity_id(name): name for name in list_possible_names(question)}
+    found, openings = vectors.opened_mentions([], list(name_of), FEW, TARGETS, OPENING)
+    names_found = [name_of[entity.id] for entity in found]
+    longest_names = set(keep_longest_names(question, names_found))
+    named = [entity for entity in found if name_of[entity.id] in longest_names]
+    return named, openings
 
 
 def score_named_passages(
@@ -321,7 +342,8 @@ def score_named_passages(
     """Return passage id -> score for being about one of the named entities."""
     scores: dict[str, float] = {}
     for entity in named:
-        most = NAMED if len(match_key(entity.name).split()) > 1 else NAMED_BY_ONE_WORD
+        n_words = len(match_key(entity.name).split())
+        most = NAMED if n_words > 1 else NAMED_BY_ONE_WORD
         for passage in entity.passages:
             if passage in openings:
                 score = most * rate_aboutness(entity.name, *openings[passage])
