@@ -76,9 +76,11 @@ def note_left_out(rejects: pd.DataFrame) -> list[str]:
     found = rejects[rejects["step"].isin(READING)]
     is_file = found["reason"] == "not_imported"
     notes = [f"not taken: {message}" for message in found["message"][is_file]]
-    # The id of a row of a table is the table and the number of the row, as in entities[3].
-    tables = found["row_id"].str.extract(r"^(\w+)\[", expand=False)
-    rows = found.assign(table=tables.fillna(found["step"]))[~is_file]
+    # The id of a row of a table is the table and the number of the row, as in entities[3]. That of
+    # a reply is its file. An unfinished document has its own name, which may look like either.
+    places = found["row_id"].str.extract(r"^(cache/\w+(?=/)|\w+(?=\[))", expand=False)
+    places = places.mask(found["reason"] == "unfinished", "documents")
+    rows = found.assign(table=places.fillna(found["step"]))[~is_file]
     for (table, reason), group in rows.groupby(["table", "reason"], sort=True):
         first = group["message"].iloc[0]
         notes.append(f"not taken of {table}: {counted(len(group), 'row')} ({reason}), as {first}")

@@ -14,6 +14,7 @@ from pipeline.contract.schemas import DOCUMENTS, EXTRACTIONS, STRING, TEXT_UNITS
 from pipeline.documents.metadata import content_hash
 from pipeline.verbs.add_tables import unite
 
+BYTE_ORDER_MARK = "\ufeff"
 IDS = table("id", id=STRING)
 TEXTS = table("id", id=STRING, text=STRING)
 
@@ -29,8 +30,8 @@ def add_imported_documents(
 ) -> pd.DataFrame:
     """Return the documents, and the imported ones whose id none of them has.
 
-    A document whose text differs from the imported one in white space alone gets the imported text,
-    in which the imported passages have their places.
+    A document whose text differs from the imported one in white space alone, or in a byte order
+    mark, gets the imported text, in which the imported passages have their places.
     """
     imported = _list_texts(imported_documents)
     rows: list[dict[str, Any]] = []
@@ -39,7 +40,7 @@ def add_imported_documents(
     for row in records:
         text: str = row["text"]
         theirs = imported.get(row["id"], text)
-        if theirs != text and theirs.split() == text.split():
+        if theirs != text and _words_of(theirs) == _words_of(text):
             hash = content_hash(row["title"], theirs, row["metadata"])
             row.update(text=theirs, content_hash=hash)
         rows.append(row)
@@ -68,6 +69,11 @@ def split_imported_documents(
     is_kept = documents["text"] == imported_texts
     own, kept = documents[~is_kept], documents[is_kept]
     return own, kept[["id"]]
+
+
+def _words_of(text: str) -> list[str]:
+    """Return the words of a text. GraphRAG keeps the byte order mark of a file, which is no word."""
+    return text.removeprefix(BYTE_ORDER_MARK).split()
 
 
 def _list_texts(documents: pd.DataFrame) -> dict[str, str]:

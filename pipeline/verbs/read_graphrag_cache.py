@@ -1,6 +1,6 @@
 """read_graphrag_cache: read documents and extractions from an index of GraphRAG and its cache."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -103,7 +103,8 @@ def read_graphrag_cache(params: GraphragParams, tokenizer: Tokenizer) -> tuple[p
     communities = read_communities(tables["communities"], ids, known_units, rejects)
     reports = read_reports(tables["community_reports"], communities, rejects)
     claims = read_claims(tables["covariates"], known_units, rejects)
-    _tell_other_files(folder, cache, replies, rejects)
+    _tell_other_files(folder, cache, rejects)
+    _tell_other_replies(cache, replies, {unit["text"] for unit in units}, rejects)
     return (
         DOCUMENTS.frame(list(documents.values())),
         TEXT_UNITS.frame(units),
@@ -175,17 +176,29 @@ def _records_of(replies: Sequence[Reply], rejects: GraphragRejects) -> Iterator[
         yield from parsed.records
 
 
-def _tell_other_files(
-    folder: Path, cache: GraphragCache, replies: Replies, rejects: GraphragRejects
-) -> None:
-    """Add the files beside the tables, and the replies that are not read, to the rejects."""
+def _tell_other_files(folder: Path, cache: GraphragCache, rejects: GraphragRejects) -> None:
+    """Add the files beside the tables, and the replies to other steps, to the rejects."""
     for name, content in list_other_files(folder):
         rejects.add_file(name, content)
     for name, number in count_other_replies(cache).items():
         rejects.add_file(f"cache/{name}", f"{counted(number, 'file')}, not read")
-    taken = {reply.name for found in replies.values() for reply in found}
-    unused = len(set(cache.list_names()) - taken)
-    if unused:
-        # The questions whether a passage has more to tell have replies as well.
-        message = f"{counted(unused, 'file')} not read, damaged or about no passage"
-        rejects.add_file(f"cache/{STEP}", message)
+
+
+def _tell_other_replies(
+    cache: GraphragCache, replies: Replies, taken_texts: Collection[str], rejects: GraphragRejects
+) -> None:
+    """Add the numbers of replies that are about no passage, or about one that is not taken."""
+    taken = {reply.name for text in taken_texts for reply in replies[text]}
+    known = {reply.name for found in replies.values() for reply in found}
+    # The questions whether a passage has more to tell have replies as well.
+    unknown = set(cache.list_names()) - known
+    notes = [
+        f"{counted(len(names), 'file')} not read, {reason}"
+        for names, reason in (
+            (known - taken, "about passages of documents that are left out"),
+            (unknown, "damaged or about no passage"),
+        )
+        if names
+    ]
+    if notes:
+        rejects.add_file(f"cache/{STEP}", "; ".join(notes))

@@ -84,6 +84,14 @@ def test_a_document_with_a_passage_without_a_reply_is_left_out(index: Path):
     assert set(found["claims"]["text_unit_id"]) <= set(found["text_units"]["id"])
 
 
+def test_replies_about_other_passages_of_an_unfinished_document_are_told(index: Path):
+    text = str(pd.read_parquet(index / "output" / "text_units.parquet", columns=["text"]).iloc[0, 0])
+    remove_replies(index, text)
+    told = read(index)["rejects"].set_index("row_id")["message"]["cache/extract_graph"]
+    assert "not read, about passages of documents that are left out" in told
+    assert "about no passage" not in told
+
+
 def damage_reply(index: Path) -> None:
     cache = open_cache(index)
     assert cache is not None
