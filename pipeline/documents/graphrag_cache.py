@@ -22,6 +22,8 @@ VERSION = "3.3.0"
 SETTINGS = "settings.yaml"
 STEP = "extract_graph"
 """The name of the step in settings.yaml, and of the folder with its replies."""
+CACHE = "cache"
+"""The folder of replies where settings.yaml names none."""
 TYPES = ("organization", "person", "geo", "event")
 GLEANINGS = 1
 """The values that hold where settings.yaml names none."""
@@ -145,13 +147,13 @@ def open_cache(folder: Path) -> GraphragCache | None:
     ``folder`` is the project of GraphRAG, or the folder with its tables. Raises DataError if
     settings.yaml or the prompt cannot be read.
     """
-    root = next((one for one in (folder, folder.parent) if (one / SETTINGS).is_file()), None)
+    root = _find_project(folder, SETTINGS)
     if root is None:
         return None
     settings = _read_settings(root / SETTINGS)
     step, cache = _section(settings, STEP), _section(settings, "cache")
     prompt = root / str(step.get("prompt") or "")
-    base = root / str(_section(cache, "storage").get("base_dir") or "cache")
+    base = root / str(_section(cache, "storage").get("base_dir") or CACHE)
     if not prompt.is_file() or not (base / STEP).is_dir():
         return None
     types, gleanings = step.get("entity_types"), step.get("max_gleanings")
@@ -161,6 +163,35 @@ def open_cache(folder: Path) -> GraphragCache | None:
         ",".join(map(str, types if isinstance(types, list) else TYPES)),
         gleanings if isinstance(gleanings, int) else GLEANINGS,
     )
+
+
+def explain_closed_cache(folder: Path) -> str:
+    """Return where replies are that ``open_cache`` does not open, and why; "" if there are none.
+
+    Raises DataError if settings.yaml cannot be read.
+    """
+    root = _find_project(folder, SETTINGS)
+    if root is None:
+        place = Path(CACHE) / STEP
+        without = _find_project(folder, str(place))
+        return f"{without / place}, as there is no {SETTINGS} beside it" if without else ""
+    settings = _read_settings(root / SETTINGS)
+    cache = _section(settings, "cache")
+    if cache.get("type") == "sqlite":
+        return f"the cache of {root}, as only one of type json is read"
+    replies = root / str(_section(cache, "storage").get("base_dir") or CACHE) / STEP
+    prompt = _section(settings, STEP).get("prompt")
+    if not replies.is_dir() or (prompt and (root / str(prompt)).is_file()):
+        return ""
+    return (
+        f"{replies}, as {STEP}.prompt of {SETTINGS} names no file; let it name the prompt with"
+        " which the index was made"
+    )
+
+
+def _find_project(folder: Path, part: str) -> Path | None:
+    """Return the folder or the one above it, which has this file or folder; None if none has."""
+    return next((one for one in (folder, folder.parent) if (one / part).exists()), None)
 
 
 def has_replies(cache: GraphragCache, folder: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.documents.graphrag_cache import has_replies, open_cache
+from pipeline.documents.graphrag_cache import explain_closed_cache, has_replies, open_cache
 from pipeline.engine.documents.row_deletions import IMPORTED_FILES
 from pipeline.engine.workflow import OF_GRAPHRAG, Workflow
 from pipeline.errors import counted
@@ -25,7 +25,8 @@ def choose_workflow(project: Services, folder: Path) -> tuple[str, list[str]]:
     """
     cache = open_cache(folder)
     if cache is None:
-        return OF_TABLES, []
+        closed = explain_closed_cache(folder)
+        return OF_TABLES, [f"not taken: replies in {closed}"] if closed else []
     if not has_replies(cache, folder):
         number = len(cache.list_names())
         if not number:

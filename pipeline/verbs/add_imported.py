@@ -72,7 +72,7 @@ def split_imported_documents(
 
 
 def _words_of(text: str) -> list[str]:
-    """Return the words of a text. GraphRAG keeps the byte order mark of a file, which is no word."""
+    """Return the words of a text. The byte order mark of a file, which GraphRAG keeps, is none."""
     return text.removeprefix(BYTE_ORDER_MARK).split()
 
 

@@ -1,4 +1,4 @@
-"""What an import of GraphRAG has not taken is told by table, by folder of replies, and by reason."""
+"""What an import of GraphRAG has not taken is told by table or folder, and by reason."""
 
 import pandas as pd
 

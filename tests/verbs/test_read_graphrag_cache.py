@@ -12,6 +12,7 @@ from pipeline.documents.graphrag_cache import (
     LOOP,
     GraphragCache,
     Message,
+    explain_closed_cache,
     has_replies,
     name_of_reply,
     open_cache,
@@ -79,13 +80,15 @@ def test_a_document_with_a_passage_without_a_reply_is_left_out(index: Path):
     assert document_id("bell.txt") not in set(found["documents"]["id"])
     assert len(found["documents"]) == 5
     told = found["rejects"].set_index("row_id").loc["bell.txt"]
-    assert told["reason"] == "unfinished"
+    assert str(told["reason"]) == "unfinished"
     assert "1 passage without a whole reply" in told["message"]
     assert set(found["claims"]["text_unit_id"]) <= set(found["text_units"]["id"])
 
 
 def test_replies_about_other_passages_of_an_unfinished_document_are_told(index: Path):
-    text = str(pd.read_parquet(index / "output" / "text_units.parquet", columns=["text"]).iloc[0, 0])
+    text = str(
+        pd.read_parquet(index / "output" / "text_units.parquet", columns=["text"]).iloc[0, 0]
+    )
     remove_replies(index, text)
     told = read(index)["rejects"].set_index("row_id")["message"]["cache/extract_graph"]
     assert "not read, about passages of documents that are left out" in told
@@ -132,6 +135,37 @@ def test_faults_of_a_cache_are_told(index: Path, damage: Callable[[Path], None],
     damage(index)
     with pytest.raises(DataError, match=message):
         read(index)
+
+
+def forget_settings(index: Path) -> None:
+    (index / "settings.yaml").unlink()
+
+
+def forget_prompt(index: Path) -> None:
+    (index / "prompts" / "extract_graph.txt").unlink()
+
+
+def keep_cache_in_sqlite(index: Path) -> None:
+    (index / "settings.yaml").write_text("cache: {type: sqlite}", "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (forget_settings, "cache/extract_graph, as there is no settings.yaml beside it"),
+        (forget_prompt, "cache/extract_graph, as extract_graph.prompt of settings.yaml names no"),
+        (keep_cache_in_sqlite, "as only one of type json is read"),
+        (remove_cache, ""),
+    ],
+)
+def test_a_cache_that_is_not_opened_is_told(
+    index: Path, change: Callable[[Path], None], reason: str
+):
+    change(index)
+    assert open_cache(index) is None
+    found = explain_closed_cache(index / "output")
+    assert reason in found
+    assert bool(found) == bool(reason)
 
 
 def fits(folder: Path) -> bool:
