@@ -121,6 +121,9 @@ def init(
                 f"{error.filename}: {error.strerror}; choose a folder you may write to"
             ) from None
     print(f"{root}: {counted(len(written), 'file')} written, {len(kept):,} kept")
+    if kept and written:
+        # After an upgrade these are what the new version has added.
+        print(f"new: {', '.join(written)}")
     if workflow and SETTINGS in kept:
         print_aside(
             f"{root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it"

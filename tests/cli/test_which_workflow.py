@@ -72,6 +72,16 @@ def test_init_with_another_workflow(tmp_path: Path, capsys: pytest.CaptureFixtur
     )
 
 
+def test_init_over_a_project_names_the_files_that_it_adds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert not app(["init", str(tmp_path)], standalone_mode=False)
+    assert "new: " not in capsys.readouterr().out
+    (tmp_path / "workflows/claims.yaml").unlink()
+    assert not app(["init", str(tmp_path)], standalone_mode=False)
+    assert "new: workflows/claims.yaml\n" in capsys.readouterr().out
+
+
 def test_init_makes_a_relative_folder_below_the_one_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
