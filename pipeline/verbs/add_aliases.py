@@ -1,7 +1,7 @@
 """add_aliases: make a renaming of each alias that master data give, beside people's corrections."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +34,18 @@ def list_names(documents: pd.DataFrame, table_documents: pd.DataFrame) -> pd.Dat
     """Return NAMES of the documents that are rows of master data."""
     rows: set[tuple[str, ...]] = set()
     is_there = table_documents["id"].isin(documents["id"])
-    cells: Any = table_documents[MASTER_ROWS.columns][is_there].itertuples(index=False, name=None)
-    for id, source, written in cells:
-        metadata = json.loads(written or "{}")
+    master_rows = table_documents[MASTER_ROWS.columns][is_there]
+    cells: Any = master_rows.itertuples(index=False, name=None)
+    for id, source, metadata_json in cells:
+        metadata = json.loads(metadata_json or "{}")
         record = metadata.get("record", {})
         if "aliases" not in record:
             continue
         file, _, _ = source.partition("#")
-        for alias in (record["name"], *record["aliases"]):
-            rows.add((id, f"{file}:{metadata['row']}", record["name"], alias))
+        place = f"{file}:{metadata['row']}"
+        name = record["name"]
+        for alias in (name, *record["aliases"]):
+            rows.add((id, place, name, alias))
     return NAMES.frame(sorted(rows))
 
 
@@ -55,24 +58,27 @@ def rename_aliases(
     that of its aliases too, and the aliases of a deleted entity are deleted.
     """
     decisions = _Decisions.of(corrections)
-    keys = {name: match_key(name) for name in {*names["name"], *names["alias"]}}
-    own_keys = {keys[name] for name in names["name"]}
-    # Where rows write a name in several ways, the first one in the order of the alphabet counts.
-    spelled: dict[str, str] = {}
-    for name in sorted(set(names["name"]), reverse=True):
-        spelled[keys[name]] = name
-    by_alias: dict[str, list[Any]] = {}
+    own_names = set(names["name"])
+    keys = {name: match_key(name) for name in own_names | set(names["alias"])}
+    spelling_of: dict[str, str] = {}
+    # Where rows write a name in several ways, the first one in the order of the alphabet counts:
+    # it comes last here, and replaces the others.
+    for name in sorted(own_names, reverse=True):
+        spelling_of[keys[name]] = name
+    claims_on: dict[str, list[Any]] = {}
     claims: Any = names.itertuples(index=False)
     for claim in claims:
-        by_alias.setdefault(keys[claim.alias], []).append(claim)
+        claims_on.setdefault(keys[claim.alias], []).append(claim)
     rows: list[dict[str, Any]] = []
     rejects: list[dict[str, str]] = []
-    for alias, claiming in sorted(by_alias.items()):
-        targets = {keys[claim.name] for claim in claiming}
+    for alias, claims_on_alias in sorted(claims_on.items()):
+        targets = {keys[claim.name] for claim in claims_on_alias}
         if len(targets) > 1:
-            rejects += _reject_all(alias in own_keys, claiming, keys)
+            is_own_name = alias in spelling_of
+            rejects += _reject_all(is_own_name, claims_on_alias, keys)
         elif alias not in targets:
-            rows += decisions.rename(claiming[0].alias, spelled[targets.pop()])
+            (target,) = targets
+            rows += decisions.rename(claims_on_alias[0].alias, spelling_of[target])
     united = unite(corrections[CORRECTIONS.columns], CORRECTIONS.frame(rows))
     return united, REJECTS.frame(rejects)
 
@@ -110,15 +116,19 @@ class _Decisions:
         key, target = match_key(alias), match_key(name)
         if key in self.renamed or key in self.deleted or {key, target} in self.different:
             return
-        blank: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
         id = f"alias-{digest(key)[:_DIGITS]}"
-        row = {**blank, "append": False, "id": id, "kind": "rename", "source": alias}
+        row: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
+        row["append"] = False
+        row["source"] = alias
         if target in self.deleted:
+            row["kind"] = "delete_entity"
             # The id names the decision, for rejects show it.
-            deletion = {"id": f"{self.deleted[target]}-{id}", "kind": "delete_entity"}
-            yield {**row, **deletion}
+            row["id"] = f"{self.deleted[target]}-{id}"
         else:
-            yield {**row, "to": self.renamed.get(target, name)}
+            row["kind"] = "rename"
+            row["id"] = id
+            row["to"] = self.renamed.get(target, name)
+        yield row
 
 
 def _reject_all(
@@ -131,17 +141,19 @@ def _reject_all(
     for claim in claims:
         if is_name and keys[claim.name] == keys[claim.alias]:
             continue
-        others = [one for one in claims if keys[one.name] != keys[claim.name]]
-        places = _name_places(others)
+        of_others = [other for other in claims if keys[other.name] != keys[claim.name]]
+        places = _name_places(of_others)
         fact = f"{claim.place}: the alias {claim.alias!r} of {claim.name!r} is a name of {places}"
         message = f"{fact}, and links nothing; remove it from one of the rows"
         yield make_reject(claim.place, AMBIGUOUS, message, "row")
 
 
-def _name_places(claims: Iterable[Any]) -> str:
-    named = [f"{claim.name!r} ({claim.place})" for claim in claims]
-    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
-    return f"{', '.join(named[:_SHOWN])}{more}"
+def _name_places(claims: Sequence[Any]) -> str:
+    """Return the names and places of the first claims as text."""
+    places = [f"{claim.name!r} ({claim.place})" for claim in claims[:_SHOWN]]
+    listed = ", ".join(places)
+    n_more = len(claims) - _SHOWN
+    return f"{listed} and {n_more} more" if n_more > 0 else listed
 
 
 def _list_parts(params: Params) -> tuple[Part, ...]:

@@ -4,7 +4,8 @@ Entities have their types only after the merge, so patterns are checked then, re
 relationships are merged anew from the records that are left.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -113,9 +114,11 @@ class Patterns:
         return Verdict(fits, fits_turned and not fits)
 
     def _has(self, source: str, type: str, target: str) -> bool:
+        """Return whether a pattern fits; one of a type fits the types below it, too."""
         sources = [*ancestors_of(source, self._parents), ANY_TYPE]
         targets = [*ancestors_of(target, self._parents), ANY_TYPE]
-        return any((one, type, other) in self._patterns for one in sources for other in targets)
+        triples = ((one, type, other) for one, other in product(sources, targets))
+        return any(triple in self._patterns for triple in triples)
 
 
 def check_entities(
@@ -201,7 +204,8 @@ def _have_ends(records: pd.DataFrame, ids: pd.Series) -> np.ndarray:
     """Return for both ends of each record whether they are among these entities."""
     if not len(ids):
         return np.zeros((len(records), len(ENDS)), dtype=bool)
-    return np.column_stack([records[name].isin(ids).to_numpy(dtype=bool) for name in ENDS])
+    has_ends = [records[name].isin(ids).to_numpy(dtype=bool) for name in ENDS]
+    return np.column_stack(has_ends)
 
 
 def find_touched_records(
@@ -214,13 +218,15 @@ def find_touched_records(
     """
     types_before = before.set_index("id")["type"]
     types_now = now.set_index("id")["type"]
-    both = types_before.index.intersection(types_now.index)
+    in_both = types_before.index.intersection(types_now.index)
+    has_other_type = (types_before[in_both] != types_now[in_both]).to_numpy(dtype=bool)
+    with_other_type = in_both[has_other_type].to_series()
     appeared_or_gone = types_before.index.symmetric_difference(types_now.index).to_series()
-    other_types = both[(types_before[both] != types_now[both]).to_numpy(dtype=bool)].to_series()
     touched: np.ndarray = np.any(_have_ends(unchecked_records, appeared_or_gone), axis=1)
-    stating = np.flatnonzero(stated_types(unchecked_records["keywords"]) != "")
-    ends = unchecked_records[list(ENDS)].take(stating)
-    touched[stating] |= np.any(_have_ends(ends, other_types), axis=1)
+    states_something = stated_types(unchecked_records["keywords"]) != ""
+    stating_rows = np.flatnonzero(states_something)
+    ends = unchecked_records[list(ENDS)].take(stating_rows)
+    touched[stating_rows] |= np.any(_have_ends(ends, with_other_type), axis=1)
     return pd.Series(touched, unchecked_records.index, dtype=bool)
 
 
@@ -248,8 +254,10 @@ def _turn(records: pd.DataFrame, turned: np.ndarray) -> pd.DataFrame:
 
 def _with_other_type(keywords: pd.Series, outside: np.ndarray) -> pd.Series:
     """Return the keywords with OTHER in place of the type where ``outside`` is true."""
-    cells = zip(keywords, outside, strict=True)
-    lists = [[OTHER_TYPE, *words[1:]] if is_outside else words for words, is_outside in cells]
+    lists: list[Sequence[str]] = []
+    for words, is_outside in zip(keywords, outside, strict=True):
+        # The type is the first keyword.
+        lists.append([OTHER_TYPE, *words[1:]] if is_outside else words)
     return pd.Series(lists, keywords.index, dtype=object)
 
 

@@ -63,9 +63,14 @@ def compose_texts(
 
 def _join_cells(relationships: pd.DataFrame) -> list[str]:
     """Return keywords, source, target and description of each relationship as one text."""
-    keywords = [", ".join(words) for words in relationships["keywords"]]
-    others = [relationships[name] for name in ("source", "target", "description")]
-    return ["\t".join(row) for row in zip(keywords, *others, strict=True)]
+    cells = zip(
+        map(", ".join, relationships["keywords"]),
+        relationships["source"],
+        relationships["target"],
+        relationships["description"],
+        strict=True,
+    )
+    return list(map("\t".join, cells))
 
 
 class ReportTextParams(Params):

@@ -55,10 +55,12 @@ def find_retyped(
     touched: Any = np.zeros(len(extractions), dtype=bool)
     if _differ_in(("entity_types", "other_entities"), before, now):
         types = extractions["type"].unique()
-        types_before, types_now = _map_types(types, before), _map_types(types, now)
-        changed = [type for type in types if types_before[type] != types_now[type]]
-        is_entity = (extractions["kind"] == "entity").to_numpy(dtype=bool)
-        touched |= is_entity & extractions["type"].isin(changed).to_numpy(dtype=bool)
+        types_before = _map_types(types, before)
+        types_now = _map_types(types, now)
+        changed_types = [type for type in types if types_before[type] != types_now[type]]
+        is_entity = _is_of_kind(extractions, "entity")
+        has_changed_type = extractions["type"].isin(changed_types).to_numpy(dtype=bool)
+        touched |= is_entity & has_changed_type
     if _differ_in(("relationship_types", "other_relationships"), before, now):
         touched |= _are_reworded(extractions, before, now)
     if _differ_in(PROPERTY_PARAMS, before, now):
@@ -68,6 +70,10 @@ def find_retyped(
 
 def _differ_in(fields: Sequence[str], before: ConformParams, now: ConformParams) -> bool:
     return any(getattr(before, field) != getattr(now, field) for field in fields)
+
+
+def _is_of_kind(extractions: pd.DataFrame, kind: str) -> np.ndarray:
+    return (extractions["kind"] == kind).to_numpy(dtype=bool)
 
 
 @verb(
@@ -109,14 +115,17 @@ def _conform_entities(
     """Return the records with the types of entities replaced, and rows of REJECTS."""
     if not params.entity_types:
         return extractions, []
-    is_entity = (extractions["kind"] == "entity").to_numpy(dtype=bool)
-    given = extractions["type"]
-    new_types = _map_types(given[is_entity].unique(), params)
-    outside = {type for type, new in new_types.items() if new is None}
-    is_rejected = is_entity & given.isin(outside).to_numpy(dtype=bool)
-    types = given.where(~is_entity, given.map(new_types))
+    is_entity = _is_of_kind(extractions, "entity")
+    old_types = extractions["type"]
+    new_type_of = _map_types(old_types[is_entity].unique(), params)
+    rejected_types = {old for old, new in new_type_of.items() if new is None}
+    has_rejected_type = old_types.isin(rejected_types).to_numpy(dtype=bool)
+    is_rejected = is_entity & has_rejected_type
     rejects = list(_entity_rejects(extractions[is_rejected]))
-    return extractions.assign(type=types)[~is_rejected], rejects
+    # A record that is no entity keeps its type.
+    new_types = old_types.where(~is_entity, old_types.map(new_type_of))
+    typed = extractions.assign(type=new_types)
+    return typed[~is_rejected], rejects
 
 
 def _map_types(types: Iterable[str], params: ConformParams) -> dict[str, str | None]:
@@ -141,7 +150,8 @@ def _new_type(type: str, names: TypeNames, params: ConformParams) -> str | None:
 def _entity_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
     cells = records[["text_unit_id", "name", "type", "description"]]
     for unit, name, type, description in cells.itertuples(index=False, name=None):
-        yield make_reject(unit, REASON, f"{name!r} is of type {type!r}: {description}")
+        message = f"{name!r} is of type {type!r}: {description}"
+        yield make_reject(unit, REASON, message)
 
 
 def _conform_relationships(
@@ -150,44 +160,57 @@ def _conform_relationships(
     """Return the records with the keywords of relationships replaced, and rows of REJECTS."""
     if not params.relationship_types:
         return extractions, rejects
-    conformed = _Keywords(params)
-    is_relationship = (extractions["kind"] == "relationship").to_numpy(dtype=bool)
-    given = one_array(extractions["keywords"], STRINGS)
-    rows = np.flatnonzero(is_relationship & _may_change(given))
-    lists: list[list[str]] = []
+    keywords = _Keywords(params)
+    old_lists = one_array(extractions["keywords"], STRINGS)
+    rows = _find_changeable(extractions, old_lists)
+    new_lists: list[list[str]] = []
     is_kept = np.ones(len(extractions), dtype=bool)
-    is_outside = np.zeros(len(extractions), dtype=bool)
-    for row, words in zip(rows, given.take(pa.array(rows)).to_pylist(), strict=True):
-        keywords, is_outside[row] = conformed.conform(words)
-        is_kept[row] = bool(keywords) or not is_outside[row]
-        lists.append(keywords)
-    # The new lists are put behind those that are given, and taken from there.
-    places = np.arange(len(given))
-    places[rows] = len(given) + np.arange(len(rows))
-    all_lists = pa.concat_arrays([given, pa.array(lists, STRINGS)])
-    new_lists = all_lists.take(pa.array(places))
-    column = pd.Series(new_lists, extractions.index, dtype=pd.ArrowDtype(STRINGS))
-    rejects = [*rejects, *_relationship_rejects(extractions[is_outside])]
-    return extractions.assign(keywords=column)[is_kept], rejects
+    is_rejected = np.zeros(len(extractions), dtype=bool)
+    for row, old_list in zip(rows, _take_lists(old_lists, rows), strict=True):
+        new_list, is_rejected[row] = keywords.conform(old_list)
+        # A record whose statement is rejected stays if it has more than that.
+        is_kept[row] = bool(new_list) or not is_rejected[row]
+        new_lists.append(new_list)
+    # The new lists are put behind the old ones, and taken from there: no old list is copied.
+    places = np.arange(len(old_lists))
+    places[rows] = len(old_lists) + np.arange(len(rows))
+    all_lists = pa.concat_arrays([old_lists, pa.array(new_lists, STRINGS)])
+    cells = all_lists.take(pa.array(places))
+    column = pd.Series(cells, extractions.index, dtype=pd.ArrowDtype(STRINGS))
+    rejects = [*rejects, *_relationship_rejects(extractions[is_rejected])]
+    conformed = extractions.assign(keywords=column)
+    return conformed[is_kept], rejects
+
+
+def _find_changeable(extractions: pd.DataFrame, keywords: pa.Array) -> np.ndarray:
+    """Return the rows of relationships whose keywords may get other ones."""
+    is_relationship = _is_of_kind(extractions, "relationship")
+    return np.flatnonzero(is_relationship & _may_change(keywords))
+
+
+def _take_lists(lists: pa.Array, rows: np.ndarray) -> list[list[str]]:
+    return lists.take(pa.array(rows)).to_pylist()
 
 
 def _are_reworded(
     extractions: pd.DataFrame, before: ConformParams, now: ConformParams
 ) -> np.ndarray:
     """Return for each record whether it is a relationship whose keywords get other ones now."""
-    given = one_array(extractions["keywords"], STRINGS)
-    is_relationship = (extractions["kind"] == "relationship").to_numpy(dtype=bool)
-    rows = np.flatnonzero(is_relationship & _may_change(given))
-    keywords_before, keywords_now = _Keywords(before), _Keywords(now)
-    reworded: dict[tuple[str, ...], bool] = {}
-    touched = np.zeros(len(extractions), dtype=bool)
-    for row, words in zip(rows, given.take(pa.array(rows)).to_pylist(), strict=True):
-        # There are few different lists of keywords, so each of them is looked at once.
+    lists = one_array(extractions["keywords"], STRINGS)
+    rows = _find_changeable(extractions, lists)
+    keywords_before = _Keywords(before)
+    keywords_now = _Keywords(now)
+    # There are few different lists of keywords, so each of them is looked at once.
+    is_list_reworded: dict[tuple[str, ...], bool] = {}
+    is_reworded = np.zeros(len(extractions), dtype=bool)
+    for row, words in zip(rows, _take_lists(lists, rows), strict=True):
         key = tuple(words)
-        if key not in reworded:
-            reworded[key] = keywords_before.conform(words) != keywords_now.conform(words)
-        touched[row] = reworded[key]
-    return touched
+        if key not in is_list_reworded:
+            conformed_before = keywords_before.conform(words)
+            conformed_now = keywords_now.conform(words)
+            is_list_reworded[key] = conformed_before != conformed_now
+        is_reworded[row] = is_list_reworded[key]
+    return is_reworded
 
 
 def _may_change(keywords: pa.Array) -> np.ndarray:
@@ -198,8 +221,10 @@ def _may_change(keywords: pa.Array) -> np.ndarray:
     may_change = first_words(keywords) != CO_OCCURS
     lengths = pc.fill_null(pc.list_value_length(keywords), 0).to_numpy()
     row_of_word = np.repeat(np.arange(len(keywords)), lengths)
+    # A missing keyword counts as an empty one.
     is_empty = pc.fill_null(pc.equal(keywords.flatten(), ""), True)
-    may_change[row_of_word[is_empty.to_numpy(zero_copy_only=False)]] = True
+    rows_with_empty = row_of_word[is_empty.to_numpy(zero_copy_only=False)]
+    may_change[rows_with_empty] = True
     return may_change
 
 
@@ -216,9 +241,15 @@ class _Keywords:
         if not self._params.relationship_types:
             return list(given), False
         stated, unstated = _split_at_mark([word for word in given if word])
-        types = [type for word in stated if (type := self._find_type(word)) is not None]
+        types: list[str] = []
+        others: list[str] = []
+        for word in stated:
+            type = self._find_type(word)
+            if type is None:
+                others.append(word)
+            else:
+                types.append(type)
         if self._params.other_relationships == KEEP:
-            others = [word for word in stated if self._find_type(word) is None]
             return [*dict.fromkeys([*types, *others]), *unstated], False
         if types:
             return [types[0], *unstated], False
@@ -244,11 +275,8 @@ def _split_at_mark(keywords: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _relationship_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
-    columns = ["text_unit_id", "source", "target", "keywords", "description"]
-    for unit, source, target, keywords, description in records[columns].itertuples(
-        index=False, name=None
-    ):
+    cells = records[["text_unit_id", "source", "target", "keywords", "description"]]
+    for unit, source, target, keywords, description in cells.itertuples(index=False, name=None):
         words = ", ".join(map(repr, keywords)) or "no keyword"
-        yield make_reject(
-            unit, REASON, f"{source!r} and {target!r} related by {words}: {description}"
-        )
+        message = f"{source!r} and {target!r} related by {words}: {description}"
+        yield make_reject(unit, REASON, message)

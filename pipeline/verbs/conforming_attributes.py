@@ -54,12 +54,14 @@ def conform_attributes(
         {type: Properties(each) for type, each in relationship_properties.items()},
         keeps_others,
     )
-    is_given = (extractions["attributes"].fillna("") != "").to_numpy(dtype=bool)
-    is_concerned = is_given | reader.find_demanding(extractions)
+    has_properties = (extractions["attributes"].fillna("") != "").to_numpy(dtype=bool)
+    is_concerned = has_properties | reader.find_demanding(extractions)
     if not is_concerned.any():
         return extractions, []
-    types = types_of_names(extractions[extractions["text_unit_id"].isin(
-        extractions["text_unit_id"][is_given])])  # fmt: skip
+    # Types are given by other records of the same text unit. Most text units need none.
+    units = extractions["text_unit_id"]
+    is_in_such_unit = units.isin(units[has_properties])
+    types = types_of_names(extractions[is_in_such_unit])
     attributes = extractions["attributes"].to_numpy(dtype=object, copy=True)
     concerned = extractions[CELLS][is_concerned].itertuples(index=False, name=None)
     for place, row in zip(np.flatnonzero(is_concerned), concerned, strict=True):
@@ -73,10 +75,11 @@ def types_of_names(records: pd.DataFrame) -> dict[tuple[str, str], str]:
 
     A record that only adds properties to an entity gives it no type.
     """
-    entities = records[(records["kind"] == "entity") & (records["type"].fillna("") != "")]
-    ordered = entities.sort_values(["text_unit_id", "order"])
+    is_entity = records["kind"] == "entity"
+    has_type = records["type"].fillna("") != ""
+    entities = records[is_entity & has_type].sort_values(["text_unit_id", "order"])
     types: dict[tuple[str, str], str] = {}
-    cells: Any = ordered[["text_unit_id", "name", "type"]].itertuples(index=False, name=None)
+    cells: Any = entities[["text_unit_id", "name", "type"]].itertuples(index=False, name=None)
     for unit, name, type in cells:
         types.setdefault((unit, match_key(name)), type)
     return types
@@ -93,11 +96,14 @@ class _Reader:
 
     def find_demanding(self, extractions: pd.DataFrame) -> np.ndarray:
         """Return which records are relationships of a type that must have properties."""
-        demanding = {type for type, each in self.relationship_properties.items() if each.required}
+        demanding = {
+            type for type, properties in self.relationship_properties.items() if properties.required
+        }
         if self.keeps_others or not demanding:
             return np.zeros(len(extractions), dtype=bool)
-        keywords = extractions["keywords"].to_numpy(dtype=object)
-        return np.array([_first_keyword(each) in demanding for each in keywords], dtype=bool)
+        lists_of_keywords = extractions["keywords"].to_numpy(dtype=object)
+        is_demanding = [_first_keyword(keywords) in demanding for keywords in lists_of_keywords]
+        return np.array(is_demanding, dtype=bool)
 
     def read(self, row: tuple[Any, ...], types: Mapping[tuple[str, str], str]) -> str | None:
         """Return the JSON of the properties of a record, which is a row of CELLS."""
@@ -138,15 +144,18 @@ class _Reader:
                     fact = f"{shown}, and the type has no such property"
                     self._reject(unit, owner, Fault(UNKNOWN_PROPERTY, fact))
                 continue
-            read = list(read_values(found, content))
-            kept = values.setdefault(found.name, [])
-            kept += [value for value in read if not isinstance(value, Fault)]
-            faults = [value for value in read if isinstance(value, Fault)]
-            if self.keeps_others:
-                kept += [fault.text[:LONGEST_VALUE] for fault in faults]
-                continue
+            values_of_property = values.setdefault(found.name, [])
+            faults: list[Fault] = []
+            for value in read_values(found, content):
+                if isinstance(value, Fault):
+                    faults.append(value)
+                else:
+                    values_of_property.append(value)
             for fault in faults:
-                self._reject(unit, owner, Fault(fault.reason, f"{shown}: {fault.fact}"))
+                if self.keeps_others:
+                    values_of_property.append(fault.text[:LONGEST_VALUE])
+                else:
+                    self._reject(unit, owner, Fault(fault.reason, f"{shown}: {fault.fact}"))
         return values
 
     def _reject(self, unit: str, owner: str, fault: Fault) -> None:

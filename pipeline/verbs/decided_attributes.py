@@ -47,7 +47,9 @@ def decide_attributes(
     rows: dict[str, tuple[Any, ...]] = {}
     rejects: dict[tuple[str, ...], dict[str, str]] = {}
     replaced: set[tuple[str, str]] = set()
-    by_type = {type: Properties(each.values()) for type, each in declared.items()}
+    by_type: dict[str, Properties] = {}
+    for type, properties_of_type in declared.items():
+        by_type[type] = Properties(properties_of_type.values())
     for id, name, written, unit, document, _, correction in given:
         type = types[id]
         properties = by_type.get(type, by_type.get(ANY_TYPE))
@@ -63,10 +65,11 @@ def decide_attributes(
             continue
         assert found is not None, "a property that was not found is a fault"
         replaced.add((id, found.name))
+        # A value that no document gives is from no text unit.
         unit_id = unit if document else ""
+        place = (unit_id, document, correction)
         for value in values:
             key = attribute_id(id, found.name, value, unit_id)
-            place = (unit_id, document, correction)
             row = (key, id, found.name, found.type, value, found.unit, *place)
             # Two corrections may agree on a value: the first one stands for both.
             rows[key] = min(row, rows.get(key, row))

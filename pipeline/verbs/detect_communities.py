@@ -67,10 +67,15 @@ def partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFr
 def _merge_directions(relationships: pd.DataFrame) -> list[Edge]:
     """Return an edge for each pair of related entities, in sorted order, with its total weight."""
     ends = relationships[["source_entity_id", "target_entity_id"]]
-    smaller, larger = ends.min(axis=1), ends.max(axis=1)
-    pairs = pd.DataFrame({"a": smaller, "b": larger, "weight": relationships["weight"]})
-    summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
-    return list(summed.itertuples(index=False, name=None))
+    columns = {
+        # The direction does not matter: the smaller id always comes first.
+        "a": ends.min(axis=1),
+        "b": ends.max(axis=1),
+        "weight": relationships["weight"],
+    }
+    by_pair = pd.DataFrame(columns).groupby(["a", "b"], sort=True)
+    total_weights = by_pair["weight"].sum().reset_index()
+    return list(total_weights.itertuples(index=False, name=None))
 
 
 def _split_components(edges: list[Edge]) -> Iterable[list[Edge]]:
@@ -82,7 +87,9 @@ def _split_components(edges: list[Edge]) -> Iterable[list[Edge]]:
         joined.union(one, other)
     components: dict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
-        components[joined[edge[0]]].append(edge)
+        one_end = edge[0]
+        component = joined[one_end]
+        components[component].append(edge)
     return components.values()
 
 
@@ -128,7 +135,9 @@ def describe_communities(
     names = by_degree["name"].tolist()
     rows = []
     for level, id, members in _list_members(nodes):
-        text_units = {unit for member in members for unit in units_of[member]}
+        text_units: set[str] = set()
+        for member in members:
+            text_units.update(units_of[member])
         best_ranks = sorted(ranks[member] for member in members)[:NAMES_IN_A_TITLE]
         title = ", ".join(names[rank] for rank in best_ranks)
         rows.append(
@@ -149,7 +158,9 @@ def describe_communities(
 
 def _list_members(nodes: pd.DataFrame) -> list[tuple[int, str, list[str]]]:
     """Return level, id and sorted members of each community, sorted by level and id."""
-    by_community = nodes.sort_values("entity_id").groupby(["level", "community_id"], sort=True)
+    # A group keeps the order of its rows.
+    by_entity = nodes.sort_values("entity_id")
+    by_community = by_entity.groupby(["level", "community_id"], sort=True)
     members = by_community["entity_id"].agg(list).reset_index()
     return list(members.itertuples(index=False, name=None))
 

@@ -66,13 +66,19 @@ def merge_directions(relationships: pd.DataFrame) -> list[tuple[str, str, float]
     Edges are sorted. Loops are left out, and so are weights that are missing or not positive.
     """
     ends = relationships[["source_entity_id", "target_entity_id"]]
-    smaller, larger = ends.min(axis=1), ends.max(axis=1)
-    pairs = pd.DataFrame({"a": smaller, "b": larger, "weight": relationships["weight"]})
-    is_edge = (pairs["a"] != pairs["b"]) & (pairs["weight"] > 0)
+    columns = {
+        # The direction does not matter: the smaller id always comes first.
+        "a": ends.min(axis=1),
+        "b": ends.max(axis=1),
+        "weight": relationships["weight"],
+    }
+    pairs = pd.DataFrame(columns)
+    is_loop = pairs["a"] == pairs["b"]
+    has_weight = pairs["weight"] > 0
     # A sum of floats depends on the order of its terms, so they are sorted, too.
-    pairs = pairs[is_edge].sort_values(["a", "b", "weight"])
-    summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
-    return list(summed.itertuples(index=False, name=None))
+    edges = pairs[has_weight & ~is_loop].sort_values(["a", "b", "weight"])
+    total_weights = edges.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
+    return list(total_weights.itertuples(index=False, name=None))
 
 
 def node2vec(
@@ -148,17 +154,18 @@ def _walk(
     out_bias = 1 / params.in_out_parameter
     greatest_bias = max(back_bias, out_bias, 1.0)
     while len(walk) < params.walk_length:
-        before, here = walk[-2], walk[-1]
+        previous, current = walk[-2], walk[-1]
         # Rejection sampling: a neighbour is drawn by weight, then accepted in proportion to bias.
         while True:
-            there = graph[here].pick(draws)
-            if there == before:
+            candidate = graph[current].pick(draws)
+            if candidate == previous:
                 bias = back_bias
-            elif there in graph[before].known:
+            elif candidate in graph[previous].known:
                 bias = 1.0
             else:
                 bias = out_bias
+            # No number is drawn where it cannot matter.
             if bias == greatest_bias or draws.random() * greatest_bias < bias:
                 break
-        walk.append(there)
+        walk.append(candidate)
     return walk

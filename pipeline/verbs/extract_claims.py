@@ -1,6 +1,6 @@
 """extract_claims: ask a chat model for the claims that each text unit makes about entities."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import pandas as pd
@@ -12,7 +12,7 @@ from pipeline.contract.schemas import COVARIATES, REJECTS, UNIT_TEXTS
 from pipeline.models.base import ChatModel, Message
 from pipeline.models.parse.graph import Claim, ParsedReply, parse_claims
 from pipeline.text.ids import claim_id, entity_id
-from pipeline.verbs.read_text import Questions, Reading, group_by_text, read_text, reject_rows
+from pipeline.verbs.read_text import Mark, Questions, group_by_text, read_text, reject_rows
 
 
 class ClaimParams(Params):
@@ -53,16 +53,16 @@ def extract_claims(
     The model is asked about equal texts once. Replies are repaired and rejected as those of
     extract_graph are.
     """
-    units = group_by_text(text_units)
+    ids_of_texts = group_by_text(text_units)
     questions = _make_questions(params, extract, glean)
-    talks = (read_text(ids[0], passage.text, questions) for passage, ids in units.items())
+    talks = (read_text(ids[0], passage.text, questions) for passage, ids in ids_of_texts.items())
     readings = chat.converse(talks)
-    found: list[tuple[str, Reading[Claim]]] = []
-    for ids, reading in zip(units.values(), readings, strict=True):
-        found += [(id, reading) for id in ids]
-    claims = _claim_rows((id, reading.records) for id, reading in found)
-    marks = reject_rows((id, reading.marks) for id, reading in found)
-    return COVARIATES.frame(claims), REJECTS.frame(marks)
+    claims: list[tuple[str, Sequence[Claim]]] = []
+    marks: list[tuple[str, Sequence[Mark]]] = []
+    for ids, reading in zip(ids_of_texts.values(), readings, strict=True):
+        claims += [(id, reading.records) for id in ids]
+        marks += [(id, reading.marks) for id in ids]
+    return COVARIATES.frame(_claim_rows(claims)), REJECTS.frame(reject_rows(marks))
 
 
 def _make_questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Questions[Claim]:

@@ -189,28 +189,29 @@ def _find_mentions(
 
     Mentions are names, and key phrases that are names elsewhere or used often enough.
     """
-    counts = Counter(
-        phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun
-    )
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        counts.update(phrase.text for phrase in sentence.phrases if phrase.noun)
     named = {referent.key: referent for referent in referents.values()} | title.by_key()
-    concepts = {}
+    concepts: dict[str, Referent] = {}
     for text, count in counts.items():
         key = match_key(text)
-        if key in named or count >= min_phrase_count:
-            concepts[text] = named.get(key) or Referent(key, text, "concept")
+        if key in named:
+            concepts[text] = named[key]
+        elif count >= min_phrase_count:
+            concepts[text] = Referent(key, text, "concept")
     mentions: list[list[_Mention]] = []
     for sentence in sentences:
-        names = [
-            _Mention(name.start, name.end, referents[name.text])
-            for name in sentence.names
-            if name.text in referents
-        ]
-        phrases = [
-            _Mention(phrase.start, phrase.end, concepts[phrase.text])
-            for phrase in sentence.phrases
-            if phrase.text in concepts
-        ]
-        mentions.append(sorted(names + phrases))
+        mentions_of_sentence: list[_Mention] = []
+        for name in sentence.names:
+            referent = referents.get(name.text)
+            if referent:
+                mentions_of_sentence.append(_Mention(name.start, name.end, referent))
+        for phrase in sentence.phrases:
+            concept = concepts.get(phrase.text)
+            if concept:
+                mentions_of_sentence.append(_Mention(phrase.start, phrase.end, concept))
+        mentions.append(sorted(mentions_of_sentence))
     return mentions
 
 
@@ -265,19 +266,21 @@ def _add_linked(
 
     A link that its sentence shows by another name is added to ``mentions``.
     """
-    known = {mention.referent.key: mention.referent for found in mentions for mention in found}
+    known: dict[str, Referent] = {}
+    for mentions_of_sentence in mentions:
+        known |= {mention.referent.key: mention.referent for mention in mentions_of_sentence}
     linked: dict[str, None] = {}
-    for found, sentence in zip(mentions, sentences, strict=True):
+    for mentions_of_sentence, sentence in zip(mentions, sentences, strict=True):
         for link in find_links(sentence.text):
             name = targets.get(link.key)
             if name is None:
                 continue
             key = match_key(name)
             linked.setdefault(key)
-            if all(mention.referent.key != key for mention in found):
+            if all(mention.referent.key != key for mention in mentions_of_sentence):
                 referent = known.setdefault(key, Referent(key, name, "name"))
-                found.append(_Mention(link.start, link.end, referent))
-        found.sort()
+                mentions_of_sentence.append(_Mention(link.start, link.end, referent))
+        mentions_of_sentence.sort()
     return list(linked)
 
 
@@ -314,21 +317,23 @@ def _add_shared_sentences(
     Two entities have one link, whichever comes first in a sentence.
     """
     own_key = title.referent.key if title.referent else None
-    for number, (found, widest) in enumerate(zip(mentions, windows, strict=True)):
+    for number, (mentions_of_sentence, widest) in enumerate(zip(mentions, windows, strict=True)):
         first_mentions: dict[str, _Mention] = {}
-        for mention in found:
+        for mention in mentions_of_sentence:
             first_mentions.setdefault(mention.referent.key, mention)
         first_mentions.pop(own_key or "", None)
         present = list(first_mentions.items())
         window = widest if len(present) <= LONG_ENUMERATION else min(1, widest)
         for position, (key, mention) in enumerate(present):
             if own_key is not None:
-                _get_link(links, own_key, key).shared.append(_Shared(number, 0, mention.start))
-            for distance, (other_key, other) in enumerate(present[position + 1 :]):
-                is_linked = (key, other_key) in links or (other_key, key) in links
+                link = _get_link(links, own_key, key)
+                link.shared.append(_Shared(number, 0, mention.start))
+            later_mentions = present[position + 1 :]
+            for distance, (later_key, later) in enumerate(later_mentions):
+                is_linked = (key, later_key) in links or (later_key, key) in links
                 if distance < window or is_linked:
-                    shared = _Shared(number, mention.end, other.start)
-                    _get_link(links, key, other_key).shared.append(shared)
+                    link = _get_link(links, key, later_key)
+                    link.shared.append(_Shared(number, mention.end, later.start))
 
 
 def _get_link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:

@@ -42,7 +42,11 @@ def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFr
     """
     own_columns = documents[list(OWN)].to_dict("records")
     rows = zip(fields_of(documents), own_columns, documents[DATE], strict=True)
-    # A column goes before a metadata key of the same name.
-    fits = [holds(params.where, metadata | columns, date) for metadata, columns, date in rows]
+    fits: list[bool] = []
+    for metadata, columns, date in rows:
+        # A column goes before a metadata key of the same name.
+        fields = metadata | columns
+        fits.append(holds(params.where, fields, date))
+    is_fitting = np.array(fits, dtype=bool)
     is_of_people = documents["source"].str.startswith(OF_PEOPLE).to_numpy(dtype=bool)
-    return documents[np.array(fits, dtype=bool) & ~is_of_people]
+    return documents[is_fitting & ~is_of_people]

@@ -59,7 +59,9 @@ def hash_bands(
         if len(hashes) < params.min_shingles:
             continue
         bands = _find_minima(hashes).reshape(N_BANDS, ROWS)
-        rows += [(id, f"{number}-{band.tobytes().hex()}") for number, band in enumerate(bands)]
+        for number, band in enumerate(bands):
+            # Only bands of the same number are compared.
+            rows.append((id, f"{number}-{band.tobytes().hex()}"))
     return BANDS.frame(rows)
 
 
@@ -69,9 +71,12 @@ def _find_minima(hashes: np.ndarray) -> np.ndarray:
     minima = np.full(N_BANDS * ROWS, np.iinfo(np.uint64).max, dtype=np.uint64)
     for start in range(0, len(hashes), SHINGLES_AT_ONCE):
         some = hashes[start : start + SHINGLES_AT_ONCE]
-        # Multiplication wraps around at 64 bits; the upper half is the hash.
-        permuted = (multipliers[:, None] * some[None, :] + summands[:, None]) >> np.uint64(32)
+        # A row for each hash function, a column for each shingle. Multiplication wraps around at
+        # 64 bits; the upper half is the hash.
+        products = multipliers[:, None] * some[None, :]
+        permuted = (products + summands[:, None]) >> np.uint64(32)
         minima = np.minimum(minima, permuted.min(axis=1))
+    # The same bytes on every machine, whatever its order of bytes.
     return minima.astype("<u4")
 
 
@@ -83,8 +88,10 @@ def pair_in_bands(bands: pd.DataFrame) -> pd.DataFrame:
     rows: list[tuple[str, str, str, str]] = []
     for band, documents in documents_of.items():
         first, *others = sorted(documents)
-        is_small = len(documents) <= MOST_PAIRED
-        pairs = combinations([first, *others], 2) if is_small else ((first, one) for one in others)
+        if len(documents) <= MOST_PAIRED:
+            pairs = list(combinations([first, *others], 2))
+        else:
+            pairs = [(first, other) for other in others]
         rows += [(digest(left, right), band, left, right) for left, right in pairs]
     return BAND_PAIRS.frame(rows)
 
@@ -96,7 +103,9 @@ def rate_pairs(
     counts = band_pairs.groupby(["id", "left_id", "right_id"], sort=False).size()
     rows: list[tuple[str, str, str, float]] = []
     for (id, left, right), count in counts.items():  # pyright: ignore
-        resemblance = round(float((count / N_BANDS) ** (1 / ROWS)), 3)
+        share_of_bands = count / N_BANDS
+        # All rows of a shared band are equal, each with the resemblance as its probability.
+        resemblance = round(float(share_of_bands ** (1 / ROWS)), 3)
         if resemblance >= params.least:
             rows.append((f"near-{id}", left, right, resemblance))
     return NEAR_DUPLICATES.frame(rows)
@@ -147,6 +156,12 @@ def _hash_functions() -> tuple[np.ndarray, np.ndarray]:
 
     They are made of digests, so that they are the same on every machine.
     """
-    digests = [hashlib.sha256(str(number).encode()).digest() for number in range(N_BANDS * ROWS)]
+    digests: list[bytes] = []
+    for number in range(N_BANDS * ROWS):
+        text = str(number).encode()
+        digests.append(hashlib.sha256(text).digest())
+    # A digest of 32 bytes is four numbers of 64 bits, of which two are used.
     numbers = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 4)
-    return numbers[:, 0] | np.uint64(1), numbers[:, 1]
+    multipliers = numbers[:, 0] | np.uint64(1)
+    summands = numbers[:, 1]
+    return multipliers, summands

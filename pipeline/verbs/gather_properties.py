@@ -26,21 +26,25 @@ def gather_properties(attributes: pd.DataFrame) -> pd.DataFrame:
     conflicting values, is a list; each value is in it once. All items of a list are of one kind.
     """
     distinct = attributes[["entity_id", "name", "type", "value"]].drop_duplicates()
-    gathered: dict[str, dict[str, Any]] = {}
+    properties_of: dict[str, dict[str, Any]] = {}
     for (id, name), rows in distinct.groupby(["entity_id", "name"], sort=True):
-        values = _read_values(list(rows["type"]), list(rows["value"]))
-        is_list = len(values) > 1 or "list" in set(rows["type"])
-        gathered.setdefault(str(id), {})[str(name)] = values if is_list else values[0]
-    cells: list[tuple[str, str]] = []
-    for id, properties in gathered.items():
-        cells.append((id, json.dumps(properties, ensure_ascii=False, sort_keys=True)))
-    return ENTITY_PROPERTIES.frame(cells)
+        types = set(rows["type"])
+        values = _read_values(types, list(rows["value"]))
+        is_list = len(values) > 1 or "list" in types
+        properties = properties_of.setdefault(str(id), {})
+        properties[str(name)] = values if is_list else values[0]
+    rows_of_result: list[tuple[str, str]] = []
+    for id, properties in properties_of.items():
+        cell = json.dumps(properties, ensure_ascii=False, sort_keys=True)
+        rows_of_result.append((id, cell))
+    return ENTITY_PROPERTIES.frame(rows_of_result)
 
 
-def _read_values(types: list[str], texts: list[str]) -> list[Any]:
+def _read_values(types: set[str], texts: list[str]) -> list[Any]:
     """Return the values sorted, each once: numbers if all of them are numbers, else texts."""
-    if set(types) != {"number"}:
+    if types != {"number"}:
         return sorted(set(texts))
     numbers = sorted({Decimal(text) for text in texts})
     are_whole = all(number == int(number) and abs(number) < EXACT for number in numbers)
-    return [int(number) if are_whole else float(number) for number in numbers]
+    to_number = int if are_whole else float
+    return [to_number(number) for number in numbers]

@@ -44,15 +44,18 @@ class KeptReports:
         shared_facts: Counter[int] = Counter()
         for fact in made_of:
             shared_facts.update(self._numbers_by_fact[fact])
-        least_changed, best = 1.0, 0
-        for number, shared in sorted(shared_facts.items()):
-            all_facts = len(made_of) + len(self.reports[number].made_of) - shared
-            changed = 1 - shared / all_facts
+        least_changed = 1.0
+        most_similar: KeptReport | None = None
+        for number, n_shared in sorted(shared_facts.items()):
+            kept = self.reports[number]
+            n_facts_of_both = len(made_of) + len(kept.made_of) - n_shared
+            changed = 1 - n_shared / n_facts_of_both
             if changed < least_changed:
-                least_changed, best = changed, number
-        if least_changed >= self.within:
+                least_changed = changed
+                most_similar = kept
+        if most_similar is None or least_changed >= self.within:
             return None
-        return replace(self.reports[best], changed=least_changed)
+        return replace(most_similar, changed=least_changed)
 
     @cached_property
     def _numbers_by_fact(self) -> Mapping[str, list[int]]:

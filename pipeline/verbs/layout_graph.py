@@ -51,15 +51,21 @@ def layout_graph(
     networkx implements it, and McInnes, Healy, Melville 2018, "UMAP". A fixed seed and sorted edges
     give the same layout in every process.
     """
-    known = set(nodes["entity_id"])
+    known_ids = set(nodes["entity_id"])
     all_edges = merge_directions(relationships)
-    edges = [edge for edge in all_edges if edge[0] in known and edge[1] in known]
+    edges = [edge for edge in all_edges if edge[0] in known_ids and edge[1] in known_ids]
     positions = _compute_positions(edges, params)
-    position_of_node = nodes["entity_id"].map(positions)
-    x = position_of_node.map(lambda position: position[0], na_action="ignore")
-    y = position_of_node.map(lambda position: position[1], na_action="ignore")
-    placed = nodes.assign(x=x.astype(float), y=y.astype(float))
-    rows = [(id, x, y) for id, (x, y) in sorted(positions.items())]
+    xs: dict[str, float] = {}
+    ys: dict[str, float] = {}
+    rows: list[tuple[str, float, float]] = []
+    for id, (x, y) in sorted(positions.items()):
+        xs[id] = x
+        ys[id] = y
+        rows.append((id, x, y))
+    # An entity that has no position gets a missing value.
+    x_of_node = nodes["entity_id"].map(xs).astype(float)
+    y_of_node = nodes["entity_id"].map(ys).astype(float)
+    placed = nodes.assign(x=x_of_node, y=y_of_node)
     return placed, LAYOUT.frame(rows)
 
 
@@ -70,7 +76,10 @@ def _compute_positions(
 
     An edge is two entity ids and a weight. Raises SettingsError if there are too many nodes.
     """
-    ids = sorted({end for edge in edges for end in edge[:2]})
+    distinct_ids: set[str] = set()
+    for one, other, _ in edges:
+        distinct_ids.update((one, other))
+    ids = sorted(distinct_ids)
     if not ids:
         return {}
     if params.method == "force" and len(ids) > params.most_nodes:
@@ -85,8 +94,9 @@ def _compute_positions(
         positions = _place_by_umap(edges, params)
     else:
         positions = _place_by_force(ids, edges, params)
+    fitted = _fit_to_unit_square(positions)
     # Adding 0.0 turns -0.0 into 0.0.
-    rounded = np.round(_fit_to_unit_square(positions), DIGITS) + 0.0
+    rounded = np.round(fitted, DIGITS) + 0.0
     return {id: (float(x), float(y)) for id, (x, y) in zip(ids, rounded, strict=True)}
 
 

@@ -301,9 +301,13 @@ def _read_whole_records(reply: ChatReply, questions: Questions[Item]) -> Reading
     The record at which the reply was cut gets no remark.
     """
     parsed = questions.parse(reply.text)
-    unreadable_ones = [problem for problem in parsed.problems if problem.reason != "truncated"]
-    marks = tuple(Mark("record", "record", problem.message) for problem in unreadable_ones)
-    return Reading(tuple(dict.fromkeys(parsed.records)), marks)
+    marks = [
+        Mark("record", "record", problem.message)
+        for problem in parsed.problems
+        if problem.reason != "truncated"
+    ]
+    distinct_records = tuple(dict.fromkeys(parsed.records))
+    return Reading(distinct_records, tuple(marks))
 
 
 def _join_readings(*readings: Reading[Item]) -> Reading[Item]:
@@ -311,10 +315,17 @@ def _join_readings(*readings: Reading[Item]) -> Reading[Item]:
 
     Of several remarks on a missing end mark, only the first is kept; it becomes the last remark.
     """
-    records = dict.fromkeys(record for reading in readings for record in reading.records)
-    marks = [mark for reading in readings for mark in reading.marks]
-    unended = [mark for mark in marks if mark.kind == "unended"]
-    others = [mark for mark in marks if mark.kind != "unended"]
+    # A dictionary keeps each record once, in order.
+    records: dict[Item, None] = {}
+    unended: list[Mark] = []
+    others: list[Mark] = []
+    for reading in readings:
+        records |= dict.fromkeys(reading.records)
+        for mark in reading.marks:
+            if mark.kind == "unended":
+                unended.append(mark)
+            else:
+                others.append(mark)
     return Reading(tuple(records), (*others, *unended[:1]))
 
 

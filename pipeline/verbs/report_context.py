@@ -74,9 +74,12 @@ class ContextPage:
         is too long is cut.
         """
         most_tokens = self.budget // SHARE_OF_A_CELL
+        short_cells: list[str] = []
+        for cell in cells:
+            on_one_line = " ".join(cell.split())
+            short_cells.append(cut(on_one_line, most_tokens, self.tokenizer))
         line = io.StringIO()
-        flat = [cut(" ".join(cell.split()), most_tokens, self.tokenizer) for cell in cells]
-        csv.writer(line, lineterminator="\n").writerow(flat)
+        csv.writer(line, lineterminator="\n").writerow(short_cells)
         text = line.getvalue().replace(FENCE, NO_FENCE)
         return ContextRow(section, text, self.tokenizer.count(text), ends)
 
@@ -139,11 +142,14 @@ class ReportFacts:
         if self.page.fits(rows):
             return self.page.within(rows)
         children = {child.id: child for child in community.children if child.id in reports}
-        whole = {id: self.page.row("Reports", _full_text(reports[id])) for id in children}
-        shown = self._replace_by_reports(rows, children, whole)
-        if not self.page.fits(shown):
-            short = {id: self.page.row("Reports", _summary_text(reports[id])) for id in children}
-            shown = self._replace_by_reports(rows, children, short)
+        shown = rows
+        for text_of_report in (_full_text, _summary_text):
+            report_rows: dict[str, ContextRow] = {}
+            for id in children:
+                report_rows[id] = self.page.row("Reports", text_of_report(reports[id]))
+            shown = self._replace_by_reports(rows, children, report_rows)
+            if self.page.fits(shown):
+                break
         return self.page.within(shown)
 
     def _rows_of(self, community: Community) -> Iterator[ContextRow]:
@@ -162,8 +168,9 @@ class ReportFacts:
         """
         links = [self.relationships[id] for id in community.relationship_ids]
         # Both directions between two entities count as one neighbour.
+        neighbours = {frozenset(link.ends) for link in links}
         degree: Counter[str] = Counter()
-        for ends in {frozenset(link.ends) for link in links}:
+        for ends in neighbours:
             degree.update(ends)
 
         def most_linked_first(link: ContextRow) -> tuple[int, str]:
@@ -197,23 +204,27 @@ class ReportFacts:
         child_of: dict[str, str] = {}
         for id, child in children.items():
             child_of.update(dict.fromkeys(child.entity_ids, id))
+        # Rows by the sub-community that holds them whole; "" for none.
         homes = [_find_child(row, child_of) for row in rows]
-        tokens: Counter[str] = Counter()
+        tokens_of: Counter[str] = Counter()
         for row, home in zip(rows, homes, strict=True):
-            tokens[home] += row.tokens
-        total = sum(tokens.values())
+            tokens_of[home] += row.tokens
+        total = sum(tokens_of.values())
         # A report that is longer than the facts saves nothing.
-        shorter = [id for id, report in reports.items() if report.tokens < tokens[id]]
-        largest_first = sorted(shorter, key=lambda child: (-tokens[child], reports[child].line))
+        shorter = [id for id, report in reports.items() if report.tokens < tokens_of[id]]
+        largest_first = sorted(shorter, key=lambda child: (-tokens_of[child], reports[child].line))
         chosen: list[str] = []
         for id in largest_first:
             if total <= self.page.left:
                 break
-            total += reports[id].tokens - tokens[id]
+            total += reports[id].tokens - tokens_of[id]
             chosen.append(id)
+        shown = [reports[id] for id in chosen]
         replaced = frozenset(chosen)
-        kept = [row for row, home in zip(rows, homes, strict=True) if home not in replaced]
-        return [*(reports[id] for id in chosen), *kept]
+        for row, home in zip(rows, homes, strict=True):
+            if home not in replaced:
+                shown.append(row)
+        return shown
 
 
 def collect_facts(
@@ -248,14 +259,18 @@ def _collect_claims(
 
     A claim belongs to its subject, or to its object if only that is an entity.
     """
-    claims: dict[str, dict[str, ContextRow]] = defaultdict(dict)
-    columns = ["subject_id", "object_id", *HEADERS["Claims"]]
-    for subject, object, *words in covariates[columns].itertuples(index=False, name=None):
-        home = subject if subject in entities else object
-        if home in entities:
-            row = page.row("Claims", words, (home,))
-            claims[home][row.line] = row
-    return {home: [rows[line] for line in sorted(rows)] for home, rows in claims.items()}
+    # Entity -> line -> row: claims with the same line are one.
+    rows_of: dict[str, dict[str, ContextRow]] = defaultdict(dict)
+    cells = covariates[["subject_id", "object_id", *HEADERS["Claims"]]]
+    for subject, object, *words in cells.itertuples(index=False, name=None):
+        entity = subject if subject in entities else object
+        if entity in entities:
+            row = page.row("Claims", words, (entity,))
+            rows_of[entity][row.line] = row
+    claims: dict[str, list[ContextRow]] = {}
+    for entity, rows_by_line in rows_of.items():
+        claims[entity] = [rows_by_line[line] for line in sorted(rows_by_line)]
+    return claims
 
 
 def _find_child(row: ContextRow, child_of: Mapping[str, str]) -> str:
@@ -269,8 +284,10 @@ def _find_child(row: ContextRow, child_of: Mapping[str, str]) -> str:
 
 def _full_text(report: Report) -> tuple[str, str]:
     """Return the title, and the summary with all findings."""
-    findings = (f"{finding.summary} {finding.explanation}" for finding in report.findings)
-    return report.title, " ".join([report.summary, *findings])
+    texts = [report.summary]
+    for finding in report.findings:
+        texts += [finding.summary, finding.explanation]
+    return report.title, " ".join(texts)
 
 
 def _summary_text(report: Report) -> tuple[str, str]:

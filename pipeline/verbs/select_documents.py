@@ -55,10 +55,12 @@ def select_documents(documents: pd.DataFrame, params: SelectParams) -> pd.DataFr
 
 
 def _select_fields(metadata: dict[str, Any], params: SelectParams) -> dict[str, Any]:
-    kept = {key: value for key, value in metadata.items() if params.keeps(key)}
+    """Return the metadata that are kept, under their new names."""
     unchanged: dict[str, Any] = {}
     renamed: dict[str, Any] = {}
-    for key, value in kept.items():
+    for key, value in metadata.items():
+        if not params.keeps(key):
+            continue
         if key in params.rename:
             renamed[params.rename[key]] = value
         else:

@@ -59,18 +59,21 @@ def set_metadata(documents: pd.DataFrame, params: SetMetadataParams) -> pd.DataF
     The rules alone decide on the fields that they name: a document that no rule gives such a field
     has none. So no document can claim a group by its own front matter or column.
     """
-    found: list[dict[str, Any]] = []
-    for own, source in zip(fields_of(documents), documents["source"], strict=True):
-        kept = {field: value for field, value in own.items() if field not in params.fields}
-        found.append(kept | _set_by_rules(source, params))
-    return with_fields(documents, found)
+    new_fields: list[dict[str, Any]] = []
+    for own_fields, source in zip(fields_of(documents), documents["source"], strict=True):
+        other_fields = {
+            name: value for name, value in own_fields.items() if name not in params.fields
+        }
+        new_fields.append(other_fields | _set_by_rules(source, params))
+    return with_fields(documents, new_fields)
 
 
 def _set_by_rules(source: str, params: SetMetadataParams) -> dict[str, Any]:
     """Return the metadata that the rules give to documents from this source."""
-    file = source.partition(IN_A_FILE)[0]
+    file, _, _ = source.partition(IN_A_FILE)
     fields: dict[str, Any] = {}
     for rule in params.rules:
         if is_match(source, rule.pattern) or is_match(file, rule.pattern):
+            # What an earlier rule has set stays.
             fields = rule.set | fields
     return fields

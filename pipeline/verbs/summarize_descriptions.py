@@ -196,6 +196,7 @@ def _build_tree(descriptions: tuple[str, ...], depth: int, question: SummaryQues
         bits = int(digest(description), 16) >> (BITS_OF_A_BRANCH * depth)
         branches[bits & (BRANCHES - 1)].append(description)
     groups = [_build_tree(tuple(branch), depth + 1, question) for branch in branches if branch]
+    # A group of one group would be summarized twice.
     return groups[0] if len(groups) == 1 else Group((), tuple(groups))
 
 

@@ -57,13 +57,15 @@ def one_array(column: pd.Series, type: pa.DataType) -> pa.Array:
 
 def first_words(lists: pa.Array) -> np.ndarray:
     """Return the first text of each list, "" where a list has none."""
+    # A missing list counts as an empty one.
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    has_some = lengths > 0
+    is_filled = lengths > 0
+    # Behind the texts of all lists before it, a list has its first text.
     starts = np.cumsum(lengths) - lengths
-    found = np.full(len(lists), "", dtype=object)
-    texts = lists.flatten().take(pa.array(starts[has_some]))
-    found[has_some] = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
-    return found
+    texts = lists.flatten().take(pa.array(starts[is_filled]))
+    words = np.full(len(lists), "", dtype=object)
+    words[is_filled] = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
+    return words
 
 
 def encode_text_units(records: pd.DataFrame, *others: pd.DataFrame) -> EncodedTexts:
@@ -94,10 +96,11 @@ def _inverse(permutation: np.ndarray) -> np.ndarray:
 
 def first_rows(codes: Codes, number: int) -> np.ndarray:
     """Return the first row of each of the codes 0 to ``number`` - 1. Each of them must occur."""
-    rows = np.empty(number, np.int64)
+    first = np.empty(number, np.int64)
+    rows = np.arange(len(codes))
     # The rows are written from last to first, so that the first one of each code is kept.
-    rows[codes[::-1]] = np.arange(len(codes))[::-1]
-    return rows
+    first[codes[::-1]] = rows[::-1]
+    return first
 
 
 def pair_codes(groups: Codes, values: Codes, size: int) -> Codes:
@@ -120,8 +123,11 @@ def first_occurrences(groups: Codes, values: Codes) -> np.ndarray:
     They come group by group, and within a group in the order of the rows.
     """
     size = values.max(initial=0) + 1
-    _, rows = np.unique(pair_codes(groups, values, size), return_index=True)
-    return rows[np.lexsort([rows, groups[rows]])]
+    pairs = pair_codes(groups, values, size)
+    _, rows = np.unique(pairs, return_index=True)
+    # lexsort sorts by its last key first: by group, then by row.
+    order = np.lexsort([rows, groups[rows]])
+    return rows[order]
 
 
 def sum_by_group(groups: Codes, amounts: np.ndarray) -> pd.Series:
@@ -153,8 +159,9 @@ def list_distinct_texts(groups: Codes, texts: pd.Series, number: int) -> pd.Seri
 
     They are in the order of the rows. Empty texts are left out.
     """
-    filled = (texts != "").to_numpy(dtype=bool)
-    groups = groups[filled]
-    encoded = encode(texts[filled])
+    is_filled = (texts != "").to_numpy(dtype=bool)
+    groups = groups[is_filled]
+    encoded = encode(texts[is_filled])
     rows = first_occurrences(groups, encoded.codes)
-    return build_lists(groups[rows], number, encoded.decode(encoded.codes[rows]))
+    distinct_texts = encoded.decode(encoded.codes[rows])
+    return build_lists(groups[rows], number, distinct_texts)

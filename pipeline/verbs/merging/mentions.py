@@ -47,7 +47,8 @@ def tell_mentions(
     mentioned = mentions[["entity_id", "text_unit_id"]].take(mention)
     places = [records[["document_id", "unit_order"]] for records in uses]
     place_of_use = pd.concat(places, ignore_index=True)
-    place_of_unit = place_of_use.take(first_rows(units.codes, number_of_units))
+    first_use_of_unit = first_rows(units.codes, number_of_units)
+    place_of_unit = place_of_use.take(first_use_of_unit)
     place = place_of_unit.take(unit[mention])
     naming_columns = {
         **mentioned.reset_index(drop=True),

@@ -58,8 +58,8 @@ def tell_namesakes(bearers: pd.DataFrame, full_names: pd.DataFrame) -> pd.DataFr
     if these agree. Where this decides nothing, there is no row, and the name keeps no suffix.
     """
     facts_of_keys = bearers[["key", *BEARER_FIELDS]].drop_duplicates()
-    numbers = facts_of_keys["key"].value_counts()
-    ambiguous_keys = numbers.index[numbers > 1]
+    number_of_facts = facts_of_keys["key"].value_counts()
+    ambiguous_keys = number_of_facts.index[number_of_facts > 1]
     ambiguous = bearers[bearers["key"].isin(ambiguous_keys)]
     used_full_names = full_names[full_names["key"].isin(ambiguous["key"])]
     full_names_of_key = used_full_names.groupby("key")["full"].agg(list)
@@ -87,16 +87,18 @@ def _list_bearers(
     units_with_facts = {*facts, *units_with_numbers}
     named = named[named["text_unit_id"].isin(units_with_facts)]
 
-    names: dict[str, dict[str, str]] = defaultdict(dict)
+    # Text unit -> name -> match key.
+    keys_of_names: dict[str, dict[str, str]] = defaultdict(dict)
     columns = [_as_objects(named[column]) for column in ("text_unit_id", "name", "key")]
     for unit, name, key in zip(*columns, strict=True):
-        names[unit][name] = key
-    units = units[units["id"].isin(names.keys())]
+        keys_of_names[unit][name] = key
+    units = units[units["id"].isin(keys_of_names.keys())]
     rows: list[tuple[object, ...]] = []
-    documents = _as_objects(units["document_id"])
-    for unit, document in zip(_as_objects(units["id"]), documents, strict=True):
-        text, found = facts.get(unit, ("", []))
-        counts = Counter(bearers_of(names[unit], text, found))
+    unit_ids = _as_objects(units["id"])
+    document_ids = _as_objects(units["document_id"])
+    for unit, document in zip(unit_ids, document_ids, strict=True):
+        text, facts_of_text = facts.get(unit, ("", []))
+        counts = Counter(bearers_of(keys_of_names[unit], text, facts_of_text))
         for (key, bearer), count in counts.items():
             cells = [getattr(bearer, field) for field in BEARER_FIELDS]
             rows.append((unit, document, key, *cells, count))
@@ -105,12 +107,13 @@ def _list_bearers(
 
 def _list_full_names(named: pd.DataFrame) -> pd.DataFrame:
     """Return FULL_NAMES for the names that ``find_names_of_people`` returns."""
-    full_and_bare = []
+    full_and_bare: list[tuple[str, str]] = []
     for full in _as_objects(named["key"].drop_duplicates()):
         full_and_bare += [(full, bare) for bare in bare_names(full)]
     bare_keys = pd.DataFrame(full_and_bare, columns=["full", "key"], dtype="str")
-    found = named[["text_unit_id", "key"]].drop_duplicates().rename(columns={"key": "full"})
-    return found.merge(bare_keys, on="full")[FULL_NAMES.columns]
+    full_keys = named[["text_unit_id", "key"]].drop_duplicates()
+    full_keys = full_keys.rename(columns={"key": "full"})
+    return full_keys.merge(bare_keys, on="full")[FULL_NAMES.columns]
 
 
 def _choose_suffixes(bearers: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
@@ -119,25 +122,29 @@ def _choose_suffixes(bearers: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
     The text unit is empty if the whole document means that person. ``bearers`` are the BEARERS of
     one name.
     """
-    said = [Bearer(*cells) for cells in bearers[BEARER_FIELDS].itertuples(index=False, name=None)]
+    cells = bearers[BEARER_FIELDS].itertuples(index=False, name=None)
+    facts = [Bearer(*fields) for fields in cells]
     counts: Counter[Bearer] = Counter()
-    for bearer, count in zip(said, bearers["count"].tolist(), strict=True):
+    for bearer, count in zip(facts, bearers["count"].tolist(), strict=True):
         counts[bearer] += count
     person_of = people(counts)
     if not person_of:
         return  # All facts fit one person.
+    # Document -> text unit -> the people whom it gives facts about.
     persons: dict[str, dict[str, set[Bearer]]] = defaultdict(lambda: defaultdict(set))
-    places = zip(said, bearers["document_id"], bearers["text_unit_id"], strict=True)
+    places = zip(facts, bearers["document_id"], bearers["text_unit_id"], strict=True)
     for bearer, document, unit in places:
         persons[document][unit].add(person_of[bearer])
-    for document, units in persons.items():
-        persons_of_document = set[Bearer]().union(*units.values())
+    for document, persons_by_unit in persons.items():
+        persons_of_document = set[Bearer]().union(*persons_by_unit.values())
         if len(persons_of_document) == 1:
-            yield document, "", next(iter(persons_of_document)).suffix
+            (person,) = persons_of_document
+            yield document, "", person.suffix
             continue
-        for unit, persons_of_unit in units.items():
+        for unit, persons_of_unit in persons_by_unit.items():
             if len(persons_of_unit) == 1:
-                yield document, unit, next(iter(persons_of_unit)).suffix
+                (person,) = persons_of_unit
+                yield document, unit, person.suffix
 
 
 def _as_objects(texts: pd.Series) -> np.ndarray:

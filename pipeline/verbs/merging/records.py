@@ -60,11 +60,13 @@ def name_records(
 
 def _place_in_documents(records: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
     """Return the records with ``document_id`` and ``unit_order``, the position in the document."""
-    units = text_units.drop_duplicates("id", keep="last").set_index("id")[["document_id", "order"]]
-    placed = units.rename(columns={"order": "unit_order"}).reindex(records["text_unit_id"])
-    documents = placed["document_id"].fillna("")
-    orders = placed["unit_order"].fillna(0)
-    return records.assign(document_id=documents.array, unit_order=orders.to_numpy(dtype=np.int64))
+    distinct_units = text_units.drop_duplicates("id", keep="last")
+    place_of_unit = distinct_units.set_index("id")[["document_id", "order"]]
+    # A row for each record, missing where `text_units` lacks its text unit.
+    places = place_of_unit.reindex(records["text_unit_id"])
+    documents = places["document_id"].fillna("")
+    orders = places["order"].fillna(0).to_numpy(dtype=np.int64)
+    return records.assign(document_id=documents.array, unit_order=orders)
 
 
 def find_orphans(named_relationships: pd.DataFrame, entity_records: pd.DataFrame) -> pd.DataFrame:
@@ -131,9 +133,13 @@ def find_names_of_people(records: pd.DataFrame) -> pd.DataFrame:
 
     # The pairs of the column "name" come first; only these records have a type.
     has_name = is_filled[0]
+    pairs_with_type = pairs[: has_name.sum()]
     is_no_person = is_nobody(records["type"]).to_numpy(dtype=bool)
-    excluded = pairs[: has_name.sum()][is_no_person[has_name]]
-    unit, name = split_pairs(np.setdiff1d(pairs, excluded), size)
+    excluded = pairs_with_type[is_no_person[has_name]]
+    # Each pair once, sorted.
+    remaining = np.setdiff1d(pairs, excluded)
+    unit, name = split_pairs(remaining, size)
+    # The key is made once for each distinct name. Several names may give one key.
     key_of_name = [match_key(text) for text in names.texts.to_pylist()]
     keys = encode(pd.Series(key_of_name, dtype="str"))
     key = keys.codes[name]
@@ -167,16 +173,19 @@ def _use_full_names(records: pd.DataFrame, namesakes: pd.DataFrame) -> pd.DataFr
     """
     full_names = _find_full_names(records, namesakes)
     units_with_full_names = {unit for unit, _ in full_names}
-    old = records[records["text_unit_id"].isin(units_with_full_names)]
-    units = old["text_unit_id"].tolist()
-    new_columns = {}
+    # Most text units have none, so only the records of the others are copied.
+    concerned = records[records["text_unit_id"].isin(units_with_full_names)]
+    units = concerned["text_unit_id"].tolist()
+    new_columns: dict[str, pd.Series] = {}
     for column in NAME_COLUMNS:
-        places = zip(units, old[column].tolist(), strict=True)
-        texts = [full_names.get((unit, name), name) for unit, name in places]
-        new_columns[column] = pd.Series(texts, old.index, dtype="str")
-    renamed = old.assign(**new_columns)
-    becomes_loop = _is_loop(renamed) & ~_is_loop(old)
-    unchanged = records.drop(old.index)
+        names = concerned[column].tolist()
+        new_names: list[str] = []
+        for unit, name in zip(units, names, strict=True):
+            new_names.append(full_names.get((unit, name), name))
+        new_columns[column] = pd.Series(new_names, concerned.index, dtype="str")
+    renamed = concerned.assign(**new_columns)
+    becomes_loop = _is_loop(renamed) & ~_is_loop(concerned)
+    unchanged = records.drop(concerned.index)
     return pd.concat([unchanged, renamed[~becomes_loop]]).sort_index()
 
 
@@ -188,20 +197,21 @@ def _find_full_names(
     A row for the text unit itself goes before one for its whole document.
     """
     columns = ["key", "document_id", "text_unit_id", "suffix", "known"]
-    suffixes: dict[tuple[str, str, str], tuple[str, Sequence[str]]] = {}
+    meanings: dict[tuple[str, str, str], tuple[str, Sequence[str]]] = {}
     for row in namesakes[columns].itertuples(index=False, name=None):
         key, document, unit, suffix, known = row
-        suffixes[key, document, unit] = (suffix, known)
-    documents = records.drop_duplicates("text_unit_id").set_index("text_unit_id")["document_id"]
-    named = find_names_of_people(records)
-    named = named[named["key"].isin(namesakes["key"])]
-    full_names = {}
-    for unit, name, key in named.itertuples(index=False, name=None):
-        document = documents[unit]
-        in_unit = suffixes.get((key, document, unit))
-        found = in_unit or suffixes.get((key, document, ""))
-        if found:
-            suffix, known = found
+        meanings[key, document, unit] = (suffix, known)
+    unit_rows = records.drop_duplicates("text_unit_id").set_index("text_unit_id")
+    document_of_unit = unit_rows["document_id"]
+    names = find_names_of_people(records)
+    ambiguous = names[names["key"].isin(namesakes["key"])]
+    full_names: dict[tuple[str, str], str] = {}
+    for unit, name, key in ambiguous.itertuples(index=False, name=None):
+        document = document_of_unit[unit]
+        # A row without a text unit is for the whole document.
+        meaning = meanings.get((key, document, unit)) or meanings.get((key, document, ""))
+        if meaning:
+            suffix, known = meaning
             full_names[unit, name] = full_name(name, suffix, known)
     return full_names
 

@@ -154,15 +154,17 @@ def convert(table: pd.DataFrame, params: ConvertParams) -> tuple[pd.DataFrame, p
     result = table.assign(**new_columns)
     if params.invalid == "null":
         return result, REJECTS.frame()
-    is_lost = np.any(list(wrong_cells.values()), axis=0)
-    rejects = []
-    row_ids = _make_row_ids(table[is_lost])
-    for row, id in zip(np.flatnonzero(is_lost), row_ids, strict=True):
-        first = next(name for name, is_wrong in wrong_cells.items() if is_wrong[row])
-        kind = params.columns[first]
-        message = f"column '{first}': no {kind}; correct it, or set invalid: null"
+    is_rejected = np.any(list(wrong_cells.values()), axis=0)
+    rejected_rows = np.flatnonzero(is_rejected)
+    row_ids = _make_row_ids(table[is_rejected])
+    rejects: list[tuple[str, ...]] = []
+    for row, id in zip(rejected_rows, row_ids, strict=True):
+        # The first column with a fault stands for all.
+        column = next(name for name, is_wrong in wrong_cells.items() if is_wrong[row])
+        kind = params.columns[column]
+        message = f"column '{column}': no {kind}; correct it, or set invalid: null"
         rejects.append(("", id, "row", "parse", message))
-    return result[~is_lost], REJECTS.frame(rejects)
+    return result[~is_rejected], REJECTS.frame(rejects)
 
 
 def _convert_cells(
@@ -224,7 +226,11 @@ def _make_row_ids(table: pd.DataFrame) -> list[str]:
     if "id" in table.columns:
         return [as_text(cell) for cell in plain_cells(table["id"])]
     columns = [plain_cells(table[name]) for name in table]
-    return [f"row-{digest(*map(repr, row))}" for row in zip(*columns, strict=True)]
+    ids: list[str] = []
+    for cells in zip(*columns, strict=True):
+        texts = map(repr, cells)
+        ids.append(f"row-{digest(*texts)}")
+    return ids
 
 
 class Replacement(Params):

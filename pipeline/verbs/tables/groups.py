@@ -171,9 +171,12 @@ def _aggregate_cells(table: pd.DataFrame, groups: pd.Index, aggregation: Aggrega
     if operation == "rows":
         return table[_GROUP].value_counts().reindex(groups).tolist()
     order = [aggregation.order, column] if aggregation.order else [column]
+    # A column can be sorted by once only.
+    distinct_order = list(dict.fromkeys(order))
     filled = table.dropna(subset=[column])
-    ordered = filled.sort_values(list(dict.fromkeys(order)), kind="stable")
-    results = ordered.groupby(_GROUP)[column].agg(_OPERATIONS[operation]).to_dict()
+    ordered = filled.sort_values(distinct_order, kind="stable")
+    cells_of_groups = ordered.groupby(_GROUP)[column]
+    results = cells_of_groups.agg(_OPERATIONS[operation]).to_dict()
     make_empty = _EMPTY_RESULTS.get(operation, lambda: None)
     return [results[group] if group in results else make_empty() for group in groups]
 
@@ -274,7 +277,7 @@ def _key_columns(
     Truth values become objects. In a table with a missing one they are objects already, and pandas
     merges columns of equal types only.
     """
-    key_columns = {}
+    key_columns: dict[str, pd.Series] = {}
     for key, name in zip(keys, columns, strict=True):
         cells = table[name]
         key_columns[key] = cells.astype(object) if cells.dtype == bool else cells

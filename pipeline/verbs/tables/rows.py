@@ -48,16 +48,21 @@ def _filter_result(read: Mapping[str, TableSchema], params: FilterRowsParams) ->
 @verb(inputs={"table": ANY}, outputs={"result": _filter_result}, rowwise="table")
 def filter(table: pd.DataFrame, params: FilterRowsParams) -> pd.DataFrame:
     """Return the rows that satisfy ``where``, unchanged. Rows left out are no rejects."""
-    fits = [_find_fitting(table[column], condition) for column, condition in params.where.items()]
-    kept = np.all(fits, axis=0) if params.match == "all" else np.any(fits, axis=0)
-    return table[kept]
+    fits_of_columns: list[np.ndarray] = []
+    for column, condition in params.where.items():
+        fits_of_columns.append(_find_fitting(table[column], condition))
+    combine = np.all if params.match == "all" else np.any
+    fits = combine(fits_of_columns, axis=0)
+    return table[fits]
 
 
 def _find_fitting(cells: pd.Series, condition: Mapping[str, Any]) -> np.ndarray:
     """Return which cells meet the condition; each distinct value is tested once."""
     positions, values = distinct_cells(cells)
-    value_fits = np.array([holds({"": condition}, {"": value}) for value in values], dtype=bool)
-    return value_fits[positions]
+    # A condition is on a field, which has no name here.
+    conditions = {"": condition}
+    fits = [holds(conditions, {"": value}) for value in values]
+    return np.array(fits, dtype=bool)[positions]
 
 
 class DedupeParams(Params):
