@@ -14,8 +14,8 @@ sample is the first text units by id: ids are digests, so this is as good as a r
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +24,9 @@ from psycopg import sql
 from sqlalchemy import (
     ARRAY,
     CTE,
+    ColumnElement,
     Connection,
+    Select,
     Text,
     cast,
     column,
@@ -32,16 +34,23 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB, TSQUERY
 
 from pipeline.stores.postgres.conditions import Allowed
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.lexical_dates import date_query
+from pipeline.stores.postgres.lexical_endings import (
+    ENDINGS_COLUMN,
+    IS_GERMAN,
+    build_endings_index,
+    look_up_ending,
+)
 from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
 from pipeline.stores.reads import Lexical
-from pipeline.text.compounds import join_nouns
+from pipeline.text.compounds import find_heads, join_nouns
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
 from pipeline.text.written_dates import find_dates
 
@@ -54,12 +63,14 @@ class TextStatistics:
     """The statistics of a corpus that BM25 needs.
 
     ``texts``: the number of texts. ``length``: the average number of words in a text. ``shares``:
-    for frequent words, the share of texts that have the word.
+    for frequent words, the share of texts that have the word. ``has_endings``: whether the index of
+    the endings of German words is there, which earlier versions of the software did not build.
     """
 
     texts: int
     length: float
     shares: Mapping[str, float]
+    has_endings: bool = False
 
 
 def word_weight(texts: int, frequency: float) -> float:
@@ -179,7 +190,8 @@ def index_name(workspace: str) -> str:
 
 
 def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -> None:
-    """Build the lexical index in ``build_mb`` MB of memory; if it exists, merge pending entries."""
+    """Build the lexical indexes in ``build_mb`` MB of memory; in one that exists, merge pending
+    entries."""
     partition = sql.Identifier(partition_of(CHUNKS, workspace))
     name = index_name(workspace)
     # An earlier version of the software indexed texts without their headers.
@@ -187,6 +199,7 @@ def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -
     cursor(connection).execute(sql.SQL("DROP INDEX IF EXISTS {}").format(earlier))
     statement = INDEX.format(sql.Identifier(name), partition, lexemes=sql.SQL(LEXEMES))
     build_or_settle(connection, name, statement, build_mb)
+    build_endings_index(connection, workspace, build_mb)
 
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:
@@ -194,7 +207,12 @@ def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[
     query = SAMPLE_QUERY.format(sql.SQL(SEARCHED), sql.Identifier(CHUNKS.name))
     sample = cursor(connection).execute(query, [workspace, SAMPLE])
     statistics = text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)
-    return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
+    return {
+        "texts": texts,
+        "length": statistics.length,
+        "shares": dict(statistics.shares),
+        "has_endings": True,
+    }
 
 
 @dataclass
@@ -221,10 +239,17 @@ class RememberedStatistics:
             self.known = version, statistics
         if statistics is None or not visible.within:
             return statistics
-        return self._find_of_visible(connection, workspace, version, visible)
+        return self._find_of_visible(
+            connection, workspace, version, visible, statistics.has_endings
+        )
 
     def _find_of_visible(
-        self, connection: Connection, workspace: str, version: str, visible: Allowed
+        self,
+        connection: Connection,
+        workspace: str,
+        version: str,
+        visible: Allowed,
+        has_endings: bool,
     ) -> TextStatistics:
         """Return the statistics of the visible documents; compute them if they are unknown."""
         shown, remembered = self.of_visible
@@ -235,7 +260,8 @@ class RememberedStatistics:
         if key not in remembered:
             if len(remembered) >= MOST_REMEMBERED:
                 remembered.clear()
-            remembered[key] = _compute_statistics(connection, workspace, visible)
+            computed = _compute_statistics(connection, workspace, visible)
+            remembered[key] = replace(computed, has_endings=has_endings)
         return remembered[key]
 
 
@@ -263,9 +289,11 @@ def lexical_search(
     dates = find_dates(question)
     looked_up = [(lexical_query(word), lexical_pattern(word)) for word in followed]
     looked_up += [(date_query(date), date.pattern) for date in dates]
+    heads = find_heads(question) if statistics.has_endings else []
+    by_endings = [look_up_ending(head) for head in heads]
     candidates = max(CANDIDATES, 2 * limit)
     query = RANKED.columns(column("id"), column("content"), column("texts", JSONB))
-    query = query.add_cte(_select_found(workspace, looked_up, allowed, visible))
+    query = query.add_cte(_select_found(workspace, looked_up, by_endings, allowed, visible))
     parameters = {
         "workspace": workspace,
         "texts": statistics.texts,
@@ -285,12 +313,17 @@ def lexical_search(
         if word not in compounds or word in statistics.shares or frequencies.get(word)
     ]
     weights = _weigh_words(there, frequencies, statistics)
-    date_weights: dict[str, float] = {}
-    for place, date in enumerate(dates, start=len(followed) + 1):
+    patterns = [*(date.pattern for date in dates), *(pattern for _, pattern in by_endings)]
+    pattern_weights: dict[str, float] = {}
+    for place, pattern in enumerate(patterns, start=len(followed) + 1):
         frequency = min(counted.get(str(place), 0), statistics.texts)
-        date_weights[date.pattern] = word_weight(statistics.texts, frequency)
+        pattern_weights[pattern] = word_weight(statistics.texts, frequency)
+    for head, (_, pattern) in zip(heads, by_endings, strict=True):
+        # Compounds of a frequent noun say no more than the noun, however rare they are.
+        if head in weights:
+            pattern_weights[pattern] = min(pattern_weights[pattern], weights[head])
     texts = [content for _, content, _ in found]
-    scores = bm25_scores(texts, weights, statistics.length, date_weights)
+    scores = bm25_scores(texts, weights, statistics.length, pattern_weights)
     hits: list[tuple[str, float]] = []
     for (id, _, _), score in zip(found, scores.tolist(), strict=True):
         if score > 0:
@@ -309,14 +342,45 @@ def _compound_words(question: str) -> list[str]:
 
 
 def _select_found(
-    workspace: str, looked_up: Sequence[tuple[str, str]], allowed: Allowed, visible: Allowed
+    workspace: str,
+    looked_up: Sequence[tuple[str, str]],
+    by_endings: Sequence[tuple[str, str]],
+    allowed: Allowed,
+    visible: Allowed,
 ) -> CTE:
     """Return the CTE (place, pattern, id, size, shown) of text units that have one of the words.
 
-    ``looked_up``: the tsquery and the pattern of each word. ``place``: the place of the word there,
-    from 1. ``size``: bytes of the text unit.
-    ``shown``: whether its document is one of those that may be found. Only text units of visible
-    documents are listed, for each word up to 2 * FOLLOWED of them.
+    ``looked_up``: the tsquery and the pattern of each word. ``by_endings``: those of the words that
+    the index of endings has. ``place``: the place of the word in both, from 1. ``size``: bytes of
+    the text unit. ``shown``: whether its document is one of those that may be found. Only text
+    units of visible documents are listed, for each word up to 2 * FOLLOWED of them.
+    """
+    found = _select_units(
+        workspace, looked_up, 0, LEXEMES_COLUMN.bool_op("@@"), (), allowed, visible
+    )
+    if not by_endings:
+        return found.cte("found")
+    has_ending = ENDINGS_COLUMN.bool_op("@@")
+    before = len(looked_up)
+    with_endings = _select_units(
+        workspace, by_endings, before, has_ending, (IS_GERMAN,), allowed, visible
+    )
+    return union_all(found, with_endings).cte("found")
+
+
+def _select_units(
+    workspace: str,
+    looked_up: Sequence[tuple[str, str]],
+    before: int,
+    matches: Callable[[ColumnElement], ColumnElement],
+    conditions: Sequence[ColumnElement],
+    allowed: Allowed,
+    visible: Allowed,
+) -> Select:
+    """Return the query of ``_select_found`` for the words of one index.
+
+    ``before``: how many words have a place before these. ``matches`` compares an entry of the index
+    with a tsquery. ``conditions``: what else holds for the text units in the index.
     """
     queries = [tsquery for tsquery, _ in looked_up]
     patterns = [pattern for _, pattern in looked_up]
@@ -332,14 +396,16 @@ def _select_found(
         select(CHUNKS.c.id, size, shown)
         .where(
             CHUNKS.c.workspace == workspace,
-            LEXEMES_COLUMN.bool_op("@@")(cast(asked.c.query, TSQUERY)),
+            matches(cast(asked.c.query, TSQUERY)),
+            *conditions,
             visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
         )
         .order_by(shown.desc(), size, CHUNKS.c.id.collate("C"))
         .limit(2 * FOLLOWED)
         .lateral("unit")
     )
-    return select(asked.c.place, asked.c.pattern, unit.c.id, unit.c.size, unit.c.shown).cte("found")
+    place = (asked.c.place + before).label("place")
+    return select(place, asked.c.pattern, unit.c.id, unit.c.size, unit.c.shown)
 
 
 def lexical_query(word: str) -> str:
@@ -408,7 +474,8 @@ def _read_stored_statistics(connection: Connection, workspace: str) -> TextStati
     stored = row and row.get("lexical")
     if not stored:
         return None
-    return TextStatistics(stored["texts"], stored["length"], stored["shares"])
+    has_endings = stored.get("has_endings", False)
+    return TextStatistics(stored["texts"], stored["length"], stored["shares"], has_endings)
 
 
 def _compute_statistics(connection: Connection, workspace: str, visible: Allowed) -> TextStatistics:

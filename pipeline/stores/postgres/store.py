@@ -21,6 +21,7 @@ from pipeline.stores.postgres.hnsw import (
     unindexed,
 )
 from pipeline.stores.postgres.lexical import index_name as lexical_index
+from pipeline.stores.postgres.lexical_endings import endings_index
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import (
     create_tables,
@@ -117,9 +118,8 @@ class PostgresStore(PostgresReads):
             if live is None:
                 return []
             there = indexes(connection, self.workspace)
-            names = [
-                index(self.workspace) for index in (lexical_index, document_index, mention_index)
-            ]
+            needed = (lexical_index, endings_index, document_index, mention_index)
+            names = [index(self.workspace) for index in needed]
             gone = missing(connection, names)
         without = unindexed(there, self.workspace, live, self.hnsw)
         old = outdated_indexes(there, self.workspace, live, self.hnsw)

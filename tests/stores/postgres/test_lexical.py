@@ -381,3 +381,47 @@ def test_a_date_of_a_question_is_found_in_all_its_forms(postgres: OpenStore):
     for question in ("Was it in March 2024?", "15.03.2024", "am 15. März 2024", "2024年3月"):
         best = {id for id, _ in store.lexical(question, 6).hits}
         assert best == {f"chunk-{place:04}" for place in range(6)}, question
+
+
+GERMAN = [
+    "Das Haus und der Leuchtturmwärter.",
+    "Der Plan der Leuchtturmwärterin.",
+    "Das Haus und der Garten.",
+    "The Leuchtturmwärter of the point.",
+]
+"""The last text has the compound, but is no German text."""
+
+
+def test_the_last_part_of_a_german_compound_is_found(postgres: OpenStore):
+    store = postgres()
+    load(store, GERMAN)
+    assert [id for id, _ in store.lexical("Wo wohnt Wärter?", 5).hits] == ["chunk-0000"]
+    assert store.lexical("Where is Wärter?", 5).hits == []
+
+
+def test_compounds_in_hidden_documents_change_no_score(postgres: OpenStore):
+    documents = ["doc-1", "doc-2", "doc-1", "doc-2"]
+    store = postgres()
+    load(store, GERMAN, documents=documents)
+    rights = of_documents("doc-1")
+    seen = store.lexical("Wo wohnt Wärter?", 5, (), rights).hits
+    load(store, [*GERMAN, "Das ist der Bahnwärter."], "2", [*documents, "doc-2"])
+    assert [id for id, _ in seen] == ["chunk-0000"]
+    assert store.lexical("Wo wohnt Wärter?", 5, (), rights).hits == seen
+
+
+def test_a_new_text_is_found_by_the_last_part_of_its_compound(postgres: OpenStore):
+    store = postgres()
+    load(store, GERMAN[2:])
+    load(store, [*GERMAN[2:], "Wer ist der Bahnwärter?"], "2")
+    assert [id for id, _ in store.lexical("Wo wohnt Wärter?", 5).hits] == ["chunk-0002"]
+
+
+def test_a_workspace_of_an_earlier_version_is_searched_without_endings(postgres: OpenStore):
+    store = postgres()
+    load(store, GERMAN)
+    with store.connection() as connection:
+        connection.execute(text("UPDATE graphmill_live SET lexical = lexical - 'has_endings'"))
+        connection.commit()
+    store.statistics.known = "", None
+    assert store.lexical("Wo wohnt Wärter?", 5).hits == []
