@@ -208,8 +208,9 @@ def _print_documents(found: "pd.DataFrame") -> None:
             print(f"{'':<18}{reject['step']}: {reject['reason']}: {reject['message']}")
     there = found[found["id"] != ""]
     units = counted(int(there["text_units"].sum()), "text unit")
-    left_out = (found["left_out"].str.len() > 0).sum()
-    print(f"{counted(len(there), 'document')}, {units}; something was left out of {left_out:,}")
+    number = int((found["left_out"].str.len() > 0).sum())
+    left_out = f"something was left out of {number:,}" if number else "nothing was left out"
+    print(f"{counted(len(there), 'document')}, {units}; {left_out}")
 
 
 def _print_changes(found: "pd.DataFrame") -> None:
