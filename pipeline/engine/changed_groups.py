@@ -90,10 +90,10 @@ def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotS
     if not differs_in_inputs_alone(planned, record, previous):
         return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
-    are_readable = all(map(snapshots.tables.exists, inputs.values()))
-    return LastRun(
-        inputs if are_readable else None, outputs, planned.reason == "retry", alike, params
-    )
+    are_readable = all(snapshots.tables.exists(table) for table in inputs.values())
+    readable_inputs = inputs if are_readable else None
+    was_retried = planned.reason == "retry"
+    return LastRun(readable_inputs, outputs, was_retried, alike, params)
 
 
 def _find_comparable_parts(step: Step, params_then: Any) -> list[Part]:
@@ -103,11 +103,13 @@ def _find_comparable_parts(step: Step, params_then: Any) -> list[Part]:
     params of then, too.
     """
     parts_then = list_parts(replace(step, params=params_then))
-    return [
-        part
-        for part in list_parts(step)
-        if part in parts_then and (not part.reads_params() or (part.law and part.law.by_params))
-    ]
+    comparable: list[Part] = []
+    for part in list_parts(step):
+        law_names_rows = part.law is not None and part.law.by_params is not None
+        is_comparable = law_names_rows or not part.reads_params()
+        if is_comparable and part in parts_then:
+            comparable.append(part)
+    return comparable
 
 
 def read_last_tables(
@@ -119,17 +121,18 @@ def read_last_tables(
     models, and where a table is missing or damaged. A change of code leaves it: an upgrade must not
     pay again for what was to stand.
     """
-    step, record = planned.step, previous.steps.get(planned.step.id)
-    if not step.verb.roles_of(LastTables) or record is None or planned.reason == "forced":
+    step = planned.step
+    record = previous.steps.get(step.id)
+    if record is None or planned.reason == "forced" or not step.verb.roles_of(LastTables):
         return NOTHING_WRITTEN
     now = planned.components
-    asks_alike = all(now[name] == record.components.get(name) for name in ASKED_BY)
-    are_readable = all(map(snapshots.tables.exists, record.outputs.values()))
-    if not are_readable or not asks_alike:
+    then = record.components
+    if any(now[name] != then.get(name) for name in ASKED_BY):
         return NOTHING_WRITTEN
-    return LastTables(
-        {name: snapshots.tables.read(table) for name, table in record.outputs.items()}
-    )
+    if not all(snapshots.tables.exists(table) for table in record.outputs.values()):
+        return NOTHING_WRITTEN
+    tables = {name: snapshots.tables.read(table) for name, table in record.outputs.items()}
+    return LastTables(tables)
 
 
 def list_parts(step: Step) -> tuple[Part, ...]:
@@ -178,7 +181,8 @@ class StepDelta:
                 continue
             if name in law.keyed:
                 # A row that went away changes its group as much as one that came.
-                names += [rows[column] for rows in (gone, new) for column in law.keyed[name]]
+                for column in law.keyed[name]:
+                    names += [gone[column], new[column]]
             elif name in law.lookup:
                 names += self._groups_using(law, name, gone, new)
             else:
@@ -213,12 +217,14 @@ class StepDelta:
         """
         law = self.part.law
         keyed = law.keyed if law is not None and groups is not None else {}
-        whole = {name: self._read_whole(name) for name in self.part.inputs if name not in keyed}
+        names_of_whole = [name for name in self.part.inputs if name not in keyed]
+        whole = {name: self._read_whole(name) for name in names_of_whole}
         if groups is None or rows_at_once is None or not self._is_divisible(groups):
-            yield groups, whole | {name: self._read_rows_of(name, groups) for name in keyed}
+            rows = {name: self._read_rows_of(name, groups) for name in keyed}
+            yield groups, whole | rows
             return
-        for some, rows in self._read_in_buckets(groups, rows_at_once):
-            yield some, whole | rows
+        for groups_of_bucket, rows in self._read_in_buckets(groups, rows_at_once):
+            yield groups_of_bucket, whole | rows
 
     def _is_divisible(self, groups: Groups) -> bool:
         """Check that the groups can be told apart by hashes of their names."""
@@ -236,27 +242,31 @@ class StepDelta:
         """
         assert self.part.law
         keyed = self.part.law.keyed
-        found: dict[str, pa.Table] = {}
+        rows_of_inputs: dict[str, pa.Table] = {}
         for name, columns in keyed.items():
             cells = self._cells_of_input(groups, name)
-            found[name] = self.snapshots.tables.select_unordered(
+            rows_of_inputs[name] = self.snapshots.tables.select_unordered(
                 self.now[name], columns, cells, self._columns_read(name)
             )
-        largest = max(rows.num_rows for rows in found.values())
+        largest = max(rows.num_rows for rows in rows_of_inputs.values())
+        # Each further bit halves the buckets.
         bits = min((largest // rows_at_once).bit_length(), MOST_BITS)
         # One array per naming column: a row is in the bucket of every group that it names.
-        buckets_of_rows = {
-            name: [group_numbers(rows[column], bits) for column in keyed[name]]
-            for name, rows in found.items()
-        }
-        buckets_of_groups = group_numbers(pa.chunked_array([groups]), bits)
+        buckets_of_rows: dict[str, list[np.ndarray]] = {}
+        for name, rows in rows_of_inputs.items():
+            buckets_of_rows[name] = [group_numbers(rows[column], bits) for column in keyed[name]]
+        bucket_of_groups = group_numbers(pa.chunked_array([groups]), bits)
         for bucket in range(2**bits):
-            frames = {}
-            for name, rows in found.items():
-                is_here = np.any([each == bucket for each in buckets_of_rows[name]], axis=0)
-                ordered = in_order(rows.filter(pa.array(is_here)), self.now[name].order)
-                frames[name] = self._as_frame(name, ordered.select(self._columns_read(name)))
-            yield groups.filter(pa.array(buckets_of_groups == bucket)), frames
+            frames: dict[str, pd.DataFrame] = {}
+            for name, rows in rows_of_inputs.items():
+                is_here = np.zeros(rows.num_rows, bool)
+                for bucket_of_rows in buckets_of_rows[name]:
+                    is_here |= bucket_of_rows == bucket
+                rows_here = in_order(rows.filter(pa.array(is_here)), self.now[name].order)
+                columns_read = rows_here.select(self._columns_read(name))
+                frames[name] = self._as_frame(name, columns_read)
+            groups_here = groups.filter(pa.array(bucket_of_groups == bucket))
+            yield groups_here, frames
 
     def _read_whole(self, name: str) -> pd.DataFrame:
         rows = self.snapshots.tables.read_arrow(self.now[name], self._columns_read(name))
@@ -303,9 +313,9 @@ class StepDelta:
         if groups is None or before is None or law is None:
             return self.snapshots.tables.write(table, rows, schema.order, before)
         column = law.row_of[name]
-        earlier_cells = (
-            self.snapshots.tables.read_arrow(before, [column]).columns if law.until else ()
-        )
+        earlier_cells: Sequence[pa.ChunkedArray] = ()
+        if law.until:
+            earlier_cells = self.snapshots.tables.read_arrow(before, [column]).columns
         cells = find_cells(groups, law, earlier_cells)
         before = self.snapshots.tables.ensure_order(table, before, schema.order)
         return self.snapshots.tables.replace_rows(table, before, column, cells, rows)
@@ -319,29 +329,32 @@ class StepDelta:
         # Rows of a table without an order have no place to which a new row could belong.
         if not all(schema.order for schema in self.part.outputs.values()):
             return False
-        if not set(self.part.inputs) <= {*self.last.inputs, *self.last.outputs}:
+        tables_of_then = {*self.last.inputs, *self.last.outputs}
+        if not set(self.part.inputs) <= tables_of_then:
             return False
-        return all(
-            self._column_types(name, self.now[name])
-            == self._column_types(name, self._last_input(name))
-            for name in self.part.inputs
-        )
+        for name in self.part.inputs:
+            types_now = self._column_types(name, self.now[name])
+            types_then = self._column_types(name, self._last_input(name))
+            if types_now != types_then:
+                return False
+        return True
 
     def _column_types(self, name: str, snapshot: Snapshot) -> list[tuple[str, str]]:
         """Return name and type of the columns of an input that the sub-step reads."""
         schema = self.part.inputs[name]
-        return [
-            (field.name, type_name(field.type))
-            for field in self.snapshots.tables.schema(snapshot)
-            if schema.more or field.name in schema.columns
-        ]
+        fields = self.snapshots.tables.schema(snapshot)
+        fields_read = [field for field in fields if schema.more or field.name in schema.columns]
+        return [(field.name, type_name(field.type)) for field in fields_read]
 
     def _last_input(self, name: str) -> Snapshot:
         """Return an input as the last run read it: an input of the step, or an earlier output."""
-        return {**self.last.outputs, **(self.last.inputs or {})}[name]
+        inputs = self.last.inputs or {}
+        return inputs[name] if name in inputs else self.last.outputs[name]
 
     def _columns_read(self, name: str) -> list[str]:
-        return pick_columns(self.part.inputs[name], self.snapshots.tables.columns(self.now[name]))
+        """Return the columns of an input that the sub-step reads."""
+        columns = self.snapshots.tables.columns(self.now[name])
+        return pick_columns(self.part.inputs[name], columns)
 
     def _as_frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
         return self.part.inputs[name].seen(as_frame(rows))

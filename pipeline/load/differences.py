@@ -90,21 +90,23 @@ class Differences:
         ids = self._list_touched(table)
         sources = TABLE_SOURCES[table]
         for start in range(0, len(ids), PART_ROWS):
-            some = ids[start : start + PART_ROWS]
+            ids_of_part = ids[start : start + PART_ROWS]
+            rows_after_part = len(ids) - start - len(ids_of_part)
             sides_of: dict[str, Sides] = {}
-            for name in sources:
+            differing_ids: list[pa.Array] = []
+            if table in TYPED:
+                differing_ids.append(_intersection(self._retyped, ids_of_part))
+            for name, columns in sources.items():
                 gone, new = self._read_differing(name)
                 if len(gone) or len(new):
-                    sides_of[name] = self._read_sides(name, some)
-            # A row can differ in columns that this table does not use: such rows are left out.
-            retyped = _intersection(self._retyped, some) if table in TYPED else NO_IDS
-            differing = _union(
-                retyped,
-                *(_list_differing(sides, sources[name]) for name, sides in sides_of.items()),
-            )
+                    sides = self._read_sides(name, ids_of_part)
+                    sides_of[name] = sides
+                    # A row can differ in columns that this table does not use: it is left out.
+                    differing_ids.append(_list_differing(sides, columns))
+            differing = _union(*differing_ids)
             if len(differing):
                 delta = self._make_delta(table, differing, sides_of)
-                yield replace(delta, following=len(ids) - start - len(some))
+                yield replace(delta, following=rows_after_part)
 
     def _make_delta(self, table: str, differing: pa.Array, sides_of: Mapping[str, Sides]) -> Delta:
         """Return the delta of the ids ``differing``.
@@ -117,11 +119,14 @@ class Differences:
         for name, sides in sides_of.items():
             # In a stacked table each id has rows in one source only, so every id is known here.
             ids = differing if table in STACKED else _ids_of(sides)
-            known_before[name] = KnownRows(ids, sides[0])
-            known_now[name] = KnownRows(ids, sides[1])
-        rows = replace(self.wanted, known=known_now).some(table, differing)
+            gone, new = sides
+            known_before[name] = KnownRows(ids, gone)
+            known_now[name] = KnownRows(ids, new)
+        desired_now = replace(self.wanted, known=known_now)
+        rows = desired_now.some(table, differing)
         if table not in VECTORS_OF:
-            stored = hashes_of(replace(self.before, known=known_before).some(table, differing))
+            desired_before = replace(self.before, known=known_before)
+            stored = hashes_of(desired_before.some(table, differing))
             return replace(diff(rows, stored), before=stored)
         # The hash of a row with a vector would need the vector it had. So every differing row is
         # replaced. The first source of a table decides which rows the table has.
@@ -135,23 +140,25 @@ class Differences:
 
     def _read_sides(self, source: str, ids: pa.Array) -> Sides:
         """Return the differing rows of these ids, with every column but vectors."""
-        gone, new = self._read_differing(source)
-        gone = gone.filter(pc.is_in(gone["id"], value_set=ids))
-        new = new.filter(pc.is_in(new["id"], value_set=ids))
-        if gone.column_names == COLUMNS[source]:
+        all_gone, all_new = self._read_differing(source)
+        gone = all_gone.filter(pc.is_in(all_gone["id"], value_set=ids))
+        new = all_new.filter(pc.is_in(all_new["id"], value_set=ids))
+        columns = COLUMNS[source]
+        if gone.column_names == columns:
             return gone, new
-        return (
-            self.before.read(source, COLUMNS[source], _ids_of([gone])),
-            self.now.read(source, COLUMNS[source], _ids_of([new])),
-        )
+        # Only the columns of FEW were read, because very many rows may differ.
+        whole_gone = self.before.read(source, columns, _ids_of([gone]))
+        whole_new = self.now.read(source, columns, _ids_of([new]))
+        return whole_gone, whole_new
 
     def _list_touched(self, table: str) -> pa.Array:
         """Return the sorted ids of the rows of a store's table that may differ."""
-        retyped = self._retyped if table in TYPED else NO_IDS
-        ids = _union(
-            retyped, *(_ids_of(self._read_differing(source)) for source in TABLE_SOURCES[table])
-        )
-        return ids.take(pc.sort_indices(ids))
+        touched = [_ids_of(self._read_differing(source)) for source in TABLE_SOURCES[table]]
+        if table in TYPED:
+            touched.append(self._retyped)
+        ids = _union(*touched)
+        sorted_places = pc.sort_indices(ids)
+        return ids.take(sorted_places)
 
     def _read_differing(self, source: str) -> Sides:
         """Return the differing rows of a snapshot table; they are read once."""
@@ -163,14 +170,18 @@ class Differences:
         """Read the differing rows: all columns if they are few, else those of FEW."""
         before = self.before.manifest.tables.get(source)
         now = self.now.manifest.tables.get(source)
-        columns = COLUMNS[source] if _limit_differing(before, now) <= PART_ROWS else FEW[source]
-        if before is None or now is None:
-            return self.before.whole(source, columns), self.now.whole(source, columns)
-        if before.sha256 == now.sha256:
-            return NO_ROWS, NO_ROWS
-        if self.before.lacks(source, columns) or self.now.lacks(source, columns):
-            return self.before.whole(source, columns), self.now.whole(source, columns)
-        return self.now.snapshots.tables.difference(before, now, columns)
+        are_few = _limit_differing(before, now) <= PART_ROWS
+        columns = COLUMNS[source] if are_few else FEW[source]
+        if before is not None and now is not None:
+            if before.sha256 == now.sha256:
+                return NO_ROWS, NO_ROWS
+            one_lacks_columns = self.before.lacks(source, columns) or self.now.lacks(
+                source, columns
+            )
+            if not one_lacks_columns:
+                return self.now.snapshots.tables.difference(before, now, columns)
+        # Without two tables of the same columns all rows count as differing.
+        return self.before.whole(source, columns), self.now.whole(source, columns)
 
     @cached_property
     def _retyped(self) -> pa.Array:
@@ -179,19 +190,25 @@ class Differences:
         A store keeps the most frequent types as types. A type can come to be kept, or cease to be,
         because other relationships came or went.
         """
-        before = self.before.type_counts
-        now = self.wanted.type_counts
-        switched = set(self.before.kept_types) ^ set(self.wanted.kept_types)
-        # A type that is on one side only belongs to relationships that differ anyway.
-        moved = {type for type in switched if before.get(type) and now.get(type)}
+        counts_before = self.before.type_counts
+        counts_now = self.wanted.type_counts
+        kept_before = set(self.before.kept_types)
+        kept_now = set(self.wanted.kept_types)
+        moved: set[str] = set()
+        for type in kept_before ^ kept_now:
+            # A type that is on one side only belongs to relationships that differ anyway.
+            if counts_before.get(type) and counts_now.get(type):
+                moved.add(type)
         if not moved:
             return NO_IDS
         found: list[pa.Array] = [NO_IDS]
+        tables = self.now.snapshots.tables
         links = self.now.manifest.tables[LINKS]
-        for batch in self.now.snapshots.tables.read_batches(links, ["id", "keywords"]):
+        for batch in tables.read_batches(links, ["id", "keywords"]):
             rows = frame_of(pa.table(batch))
             has_moved = [type in moved for type in edge_types(rows["keywords"])]
-            found.append(pa.array(rows["id"][has_moved].to_numpy(dtype=object), TEXT))
+            ids = rows["id"][has_moved]
+            found.append(pa.array(ids.to_numpy(dtype=object), TEXT))
         return pa.concat_arrays(found)
 
 
@@ -203,9 +220,15 @@ def _replace_rows(old: pa.Array, rows: pd.DataFrame) -> Delta:
     """
     ids = pa.array(rows["id"], TEXT)
     is_old = pc.is_in(ids, value_set=old).to_numpy(zero_copy_only=False)
-    deleted = old.filter(pc.invert(pc.is_in(old, value_set=ids))).to_pylist()
+    is_there_still = pc.is_in(old, value_set=ids)
+    deleted = old.filter(pc.invert(is_there_still))
     return Delta(
-        rows[~is_old], rows[is_old], deleted, 0, hashes_of(rows), before=HASHES.empty_table()
+        inserted=rows[~is_old],
+        updated=rows[is_old],
+        deleted=deleted.to_pylist(),
+        unchanged=0,
+        after=hashes_of(rows),
+        before=HASHES.empty_table(),
     )
 
 
@@ -218,10 +241,12 @@ def _list_differing(sides: Sides, columns: Sequence[str]) -> pa.Array:
     if VECTOR in columns:
         return _ids_of(sides)
     gone, new = sides
-    gone_differs, new_differs = in_one_alone(
-        row_hashes(gone.select(columns), None), row_hashes(new.select(columns), None)
-    )
-    return _ids_of([gone.filter(pa.array(gone_differs)), new.filter(pa.array(new_differs))])
+    hashes_of_gone = row_hashes(gone.select(columns), None)
+    hashes_of_new = row_hashes(new.select(columns), None)
+    gone_differs, new_differs = in_one_alone(hashes_of_gone, hashes_of_new)
+    differing_gone = gone.filter(pa.array(gone_differs))
+    differing_new = new.filter(pa.array(new_differs))
+    return _ids_of([differing_gone, differing_new])
 
 
 def _ids_of(sides: Iterable[pa.Table]) -> pa.Array:
@@ -231,8 +256,11 @@ def _ids_of(sides: Iterable[pa.Table]) -> pa.Array:
 def _union(*ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return each id once, in the order in which they first occur."""
     chunks: list[pa.Array] = []
-    for some in ids:
-        chunks += some.chunks if isinstance(some, pa.ChunkedArray) else [some]
+    for ids_of_one in ids:
+        if isinstance(ids_of_one, pa.ChunkedArray):
+            chunks += ids_of_one.chunks
+        else:
+            chunks.append(ids_of_one)
     return pc.unique(pa.chunked_array(chunks, TEXT))
 
 
@@ -257,10 +285,12 @@ def _limit_differing(before: Snapshot | None, now: Snapshot | None) -> int:
 
 def inserted(now: DesiredRows, table: str) -> Iterator[Delta]:
     """Yield the deltas that fill an empty table of the store."""
+    empty_store = HASHES.empty_table()
     following = now.count(table)
     for rows in now.parts(table):
         following -= len(rows)
-        yield replace(diff(rows, HASHES.empty_table()), following=following)
+        delta = diff(rows, empty_store)
+        yield replace(delta, following=following)
 
 
 def compared(now: DesiredRows, table: str, hashes: pa.Table, stored: pa.Table) -> Iterator[Delta]:
@@ -269,18 +299,32 @@ def compared(now: DesiredRows, table: str, hashes: pa.Table, stored: pa.Table) -
     ``hashes``: HASHES of all rows of ``now``, in the order of its rows. ``stored``: HASHES of the
     store. The first delta deletes rows and counts the unchanged ones; it writes none.
     """
-    light = diff(hashes.to_pandas(), stored)
+    # The rows of this delta are only ids and hashes; their index is the position in ``hashes``.
+    delta_of_hashes = diff(hashes.to_pandas(), stored)
     is_new = np.zeros(len(hashes), bool)
-    is_new[light.inserted.index] = True
+    is_new[delta_of_hashes.inserted.index] = True
     is_changed = is_new.copy()
-    is_changed[light.updated.index] = True
-    none = now.some(table, NO_IDS)
-    same = hashes.filter(pa.array(~is_changed))
+    is_changed[delta_of_hashes.updated.index] = True
+    no_rows = now.some(table, NO_IDS)
     following = int(is_changed.sum())
-    yield Delta(none, none, light.deleted, light.unchanged, after=same, following=following)
-    for rows, new in _read_changed(now, table, hashes["id"], is_new, is_changed):
+    yield Delta(
+        inserted=no_rows,
+        updated=no_rows,
+        deleted=delta_of_hashes.deleted,
+        unchanged=delta_of_hashes.unchanged,
+        after=hashes.filter(pa.array(~is_changed)),
+        following=following,
+    )
+    for rows, row_is_new in _read_changed(now, table, hashes["id"], is_new, is_changed):
         following -= len(rows)
-        yield Delta(rows[new], rows[~new], (), 0, after=hashes_of(rows), following=following)
+        yield Delta(
+            inserted=rows[row_is_new],
+            updated=rows[~row_is_new],
+            deleted=(),
+            unchanged=0,
+            after=hashes_of(rows),
+            following=following,
+        )
 
 
 def _read_changed(
@@ -293,13 +337,17 @@ def _read_changed(
     """
     if not changed.any():
         return
-    if changed.sum() <= PART_ROWS:
-        rows = now.some(table, ids.filter(pa.array(changed)).combine_chunks())
-        new = pc.is_in(pa.array(rows["id"], TEXT), value_set=ids.filter(pa.array(is_new)))
-        yield rows, new.to_numpy(zero_copy_only=False)
+    if np.count_nonzero(changed) <= PART_ROWS:
+        changed_ids = ids.filter(pa.array(changed)).combine_chunks()
+        new_ids = ids.filter(pa.array(is_new))
+        rows = now.some(table, changed_ids)
+        row_is_new = pc.is_in(pa.array(rows["id"], TEXT), value_set=new_ids)
+        yield rows, row_is_new.to_numpy(zero_copy_only=False)
         return
     start = 0
     for rows in now.parts(table):
-        here = slice(start, start + len(rows))
-        start += len(rows)
-        yield rows[changed[here]], is_new[here][changed[here]]
+        end = start + len(rows)
+        changed_of_part = changed[start:end]
+        new_of_part = is_new[start:end]
+        start = end
+        yield rows[changed_of_part], new_of_part[changed_of_part]

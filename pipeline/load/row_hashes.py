@@ -29,7 +29,8 @@ def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
     kinds: dict[str, Kind] = {name: _kind_of(rows[name]) for name in sorted(rows.columns)}
     if PROPERTIES in kinds:
         kinds[PROPERTIES] = "optional"
-    return rows.assign(row_hash=pd.Series(digests(rows, kinds), index=rows.index, dtype=str))
+    hashes = pd.Series(digests(rows, kinds), index=rows.index, dtype=str)
+    return rows.assign(row_hash=hashes)
 
 
 def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
@@ -44,17 +45,22 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
     else:
         stored_ids = stored["id"].cast(TEXT).combine_chunks()
         stored_hashes = stored["row_hash"].cast(TEXT).combine_chunks()
+    ids = to_arrow(rows["id"], TEXT)
     hashes = to_arrow(rows["row_hash"], TEXT)
-    places = pc.index_in(to_arrow(rows["id"], TEXT), value_set=stored_ids)
-    is_new = _flags(pc.is_null(places))
+    # The place of each row in the store, null for a row that the store does not have.
+    stored_places = pc.index_in(ids, value_set=stored_ids)
+    is_new = pc.is_null(stored_places).to_numpy(zero_copy_only=False)
     is_gone = np.ones(len(stored_ids), dtype=bool)
-    is_gone[places.drop_null().to_numpy()] = False
-    is_same = _flags(pc.fill_null(pc.equal(hashes, stored_hashes.take(places)), False))
+    is_gone[stored_places.drop_null().to_numpy()] = False
+    gone_ids = stored_ids.filter(pa.array(is_gone))
+    hash_is_equal = pc.equal(hashes, stored_hashes.take(stored_places))
+    is_same = pc.fill_null(hash_is_equal, False).to_numpy(zero_copy_only=False)
+    is_updated = ~is_same & ~is_new
     return Delta(
         # Where all rows are new, they are not copied.
         inserted=rows if is_new.all() else rows[is_new],
-        updated=rows[~is_same & ~is_new],
-        deleted=sorted(stored_ids.filter(pa.array(is_gone)).to_pylist()),
+        updated=rows[is_updated],
+        deleted=sorted(gone_ids.to_pylist()),
         unchanged=int(is_same.sum()),
         after=hashes_of(rows),
     )
@@ -62,11 +68,8 @@ def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
 
 def hashes_of(rows: pd.DataFrame) -> pa.Table:
     """Return HASHES of rows that have ``id`` and ``row_hash``."""
-    return pa.table([to_arrow(rows[name], TEXT) for name in HASHES.names], schema=HASHES)
-
-
-def _flags(values: pa.BooleanArray) -> np.ndarray:
-    return values.to_numpy(zero_copy_only=False)
+    columns = [to_arrow(rows[name], TEXT) for name in HASHES.names]
+    return pa.table(columns, schema=HASHES)
 
 
 def _kind_of(column: pd.Series) -> Kind:
@@ -116,18 +119,21 @@ class ExpectedTable:
         if kept is rows:
             return cls(ids, row_hashes, row_hashes)
         hashed = with_hashes(kept.drop(columns="row_hash"))
-        return cls(ids, row_hashes, to_arrow(hashed["row_hash"], TEXT))
+        contents = to_arrow(hashed["row_hash"], TEXT)
+        return cls(ids, row_hashes, contents)
 
     @classmethod
     def joined(cls, parts: "Iterable[ExpectedTable]") -> "ExpectedTable":
         """Return the rows of all parts, in the order of the parts."""
-        none = pa.array([], TEXT)
-        ids, row_hashes, contents = [none], [none], [none]
-        for part in parts:
-            ids.append(part.ids)
-            row_hashes.append(part.row_hashes)
-            contents.append(part.contents)
-        return cls(pa.concat_arrays(ids), pa.concat_arrays(row_hashes), pa.concat_arrays(contents))
+        no_text = pa.array([], TEXT)
+        empty = cls(no_text, no_text, no_text)
+        # Arrow joins one array at least.
+        every_part = [empty, *parts]
+        return cls(
+            pa.concat_arrays([part.ids for part in every_part]),
+            pa.concat_arrays([part.row_hashes for part in every_part]),
+            pa.concat_arrays([part.contents for part in every_part]),
+        )
 
     @property
     def hashes(self) -> pa.Table:
@@ -141,22 +147,27 @@ def altered_ids(parts: Iterable[pd.DataFrame], expected: ExpectedTable) -> pa.Ar
     Ids that the store has more than once are returned as well. ``parts``: the rows of the store,
     with ``content_hash``, as ``Store.rows`` gives them.
     """
-    read = pa.concat_tables([CONTENTS.empty_table(), *map(_contents_of, parts)]).combine_chunks()
-    places = pc.index_in(read["id"], value_set=expected.ids)
-    hash_is_expected = pc.fill_null(
-        pc.equal(read["row_hash"], expected.row_hashes.take(places)), False
-    )
-    places = places.filter(hash_is_expected)
-    contents = read["content_hash"].filter(hash_is_expected)
-    is_same = pc.equal(contents, expected.contents.take(places))
+    tables = [CONTENTS.empty_table(), *map(_contents_of, parts)]
+    stored = pa.concat_tables(tables).combine_chunks()
+    # The place of each stored row among the expected ones, null for a row that is not expected.
+    all_places = pc.index_in(stored["id"], value_set=expected.ids)
+    hash_is_equal = pc.equal(stored["row_hash"], expected.row_hashes.take(all_places))
+    hash_is_expected = pc.fill_null(hash_is_equal, False)
+    places = all_places.filter(hash_is_expected)
+    contents = stored["content_hash"].filter(hash_is_expected)
+    content_is_same = pc.equal(contents, expected.contents.take(places))
+    altered_places = places.filter(pc.invert(content_is_same))
     is_altered = np.zeros(len(expected.ids), bool)
-    is_altered[places.filter(pc.invert(is_same)).to_numpy()] = True
-    times = np.bincount(places.to_numpy(), minlength=len(is_altered))
-    return expected.ids.filter(pa.array(is_altered | (times > 1)))
+    is_altered[altered_places.to_numpy()] = True
+    copies = np.bincount(places.to_numpy(), minlength=len(expected.ids))
+    is_repeated = copies > 1
+    return expected.ids.filter(pa.array(is_altered | is_repeated))
 
 
 def _contents_of(part: pd.DataFrame) -> pa.Table:
-    return pa.table([to_arrow(part[name], TEXT) for name in CONTENTS.names], schema=CONTENTS)
+    """Return CONTENTS of rows of a store."""
+    columns = [to_arrow(part[name], TEXT) for name in CONTENTS.names]
+    return pa.table(columns, schema=CONTENTS)
 
 
 def in_few(parts: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:

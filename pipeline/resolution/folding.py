@@ -28,11 +28,13 @@ def folded_entities(
     added; its text units and descriptions are united.
     """
     entities = entities.sort_values("id")
-    single_rows, groups = _split_by_key(entities, _map_ids(entities["id"], into))
+    ids_after = _map_ids(entities["id"], into)
+    single_rows, groups = _split_by_key(entities, ids_after)
     if not groups:
         return single_rows
     merged_rows = [_merge_entities(id, members, places) for id, members in groups]
-    return pd.concat([single_rows, MERGED_ENTITIES.frame(merged_rows)], ignore_index=True)
+    merged = MERGED_ENTITIES.frame(merged_rows)
+    return pd.concat([single_rows, merged], ignore_index=True)
 
 
 def folded_relationships(
@@ -74,9 +76,11 @@ def folded_mentions(mentions: pd.DataFrame, into: Mapping[str, str]) -> pd.DataF
 
     ``into`` is that of `folded_entities`.
     """
-    moved = mentions.assign(entity_id=_map_ids(mentions["entity_id"], into))
-    frequencies = moved.groupby(list(MENTIONS.key), sort=True)["frequency"].sum()
-    return frequencies.reset_index()[MENTIONS.columns]
+    ids_after = _map_ids(mentions["entity_id"], into)
+    moved = mentions.assign(entity_id=ids_after)
+    by_key = moved.groupby(list(MENTIONS.key), sort=True)
+    frequencies = by_key["frequency"].sum().reset_index()
+    return frequencies[MENTIONS.columns]
 
 
 def _map_ids(ids: pd.Series, into: Mapping[str, str]) -> pd.Series:
@@ -89,8 +93,12 @@ def _split_by_key(
 ) -> tuple[pd.DataFrame, list[tuple[str, pd.DataFrame]]]:
     """Return the rows whose key is unique, and the other rows grouped by key in sorted order."""
     is_shared = keys.duplicated(keep=False)
-    groups = frame[is_shared].groupby(keys[is_shared], sort=True)
-    return frame[~is_shared], [(str(key), members) for key, members in groups]
+    shared_rows = frame[is_shared]
+    shared_keys = keys[is_shared]
+    groups: list[tuple[str, pd.DataFrame]] = []
+    for key, members in shared_rows.groupby(shared_keys, sort=True):
+        groups.append((str(key), members))
+    return frame[~is_shared], groups
 
 
 def _merge_entities(id: str, members: pd.DataFrame, places: Mapping[str, int]) -> dict[str, Any]:
@@ -114,9 +122,12 @@ def _add_types(members: pd.DataFrame) -> list[dict[str, Any]]:
     """Add the counts of each type; the most frequent type comes first, ties by code point."""
     counts: Counter[str] = Counter()
     for types in members["types"]:
-        counts.update({entry["type"]: int(entry["count"]) for entry in types})
-    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return [{"type": type, "count": count} for type, count in ranked]
+        for entry in types:
+            counts[entry["type"]] += int(entry["count"])
+    by_code_point = sorted(counts)
+    # The sort is stable: types of equal counts stay in the order of their code points.
+    most_frequent_first = sorted(by_code_point, key=counts.__getitem__, reverse=True)
+    return [{"type": type, "count": counts[type]} for type in most_frequent_first]
 
 
 def _merge_relationships(members: pd.DataFrame, places: Mapping[str, int]) -> dict[str, Any]:
@@ -141,15 +152,20 @@ def _sort_in_reading_order(members: pd.DataFrame, places: Mapping[str, int]) -> 
     for units in members["text_unit_ids"]:
         unit_places = [places.get(unit, last) for unit in units]
         first_places.append(min(unit_places, default=last))
-    sorted_members = members.assign(first=first_places).sort_values("first", kind="stable")
-    return sorted_members.drop(columns="first")
+    with_places = members.assign(first=first_places)
+    in_reading_order = with_places.sort_values("first", kind="stable")
+    return in_reading_order.drop(columns="first")
 
 
 def _unite_text_units(members: pd.DataFrame, places: Mapping[str, int]) -> list[str]:
     """Return the text unit ids of all members in reading order; unknown units come last, by id."""
     last = len(places)
-    units = _unique_items(members["text_unit_ids"])
-    return sorted(units, key=lambda unit: (places.get(unit, last), unit))
+    unit_ids = _unique_items(members["text_unit_ids"])
+
+    def place_then_id(unit_id: str) -> tuple[int, str]:
+        return places.get(unit_id, last), unit_id
+
+    return sorted(unit_ids, key=place_then_id)
 
 
 def _unique_items(lists: Iterable[Sequence[Item]]) -> list[Item]:

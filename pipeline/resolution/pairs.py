@@ -146,14 +146,14 @@ class Rules:
     def _perhaps(self, one: Name, two: Name, company: Company) -> Comparison:
         """Compare two names on which no rule decides: they are perhaps the same, or different."""
         score = fuzz.token_sort_ratio(one.text, two.text) / 100
-        if company.both and (_is_acronym_of(one, two) or _is_acronym_of(two, one)):
-            return Comparison("perhaps", "acronym", score)
-        abbreviates = is_abbreviation(one.joined, two.joined) or is_abbreviation(
-            two.joined, one.joined
-        )
-        if company.both and abbreviates:
-            return Comparison("perhaps", "abbreviation", score)
-        if one.is_person and two.is_person and _initials_fit(one.core, two.core, least=1):
+        if company.both:
+            if _is_acronym_of(one, two) or _is_acronym_of(two, one):
+                return Comparison("perhaps", "acronym", score)
+            first, second = one.joined, two.joined
+            if is_abbreviation(first, second) or is_abbreviation(second, first):
+                return Comparison("perhaps", "abbreviation", score)
+        are_people = one.is_person and two.is_person
+        if are_people and _initials_fit(one.core, two.core, least=1):
             return Comparison("perhaps", "initials", score)
         if score >= self.similarity:
             return Comparison("perhaps", "similarity", score)
@@ -173,7 +173,9 @@ def _may_ignore_spaces(one: Name, two: Name) -> bool:
     """
     if one.tokens == two.tokens:
         return True
-    return min(len("".join(one.tokens)), len("".join(two.tokens))) >= 2
+    letters_of_one = "".join(one.tokens)
+    letters_of_two = "".join(two.tokens)
+    return len(letters_of_one) >= 2 and len(letters_of_two) >= 2
 
 
 def _alike_by_chance(one: Name, two: Name) -> bool:
@@ -183,23 +185,31 @@ def _alike_by_chance(one: Name, two: Name) -> bool:
     vague, further examples are Christ Church and Christchurch, Réunion and Reunion, Michel'le and
     Michelle, Game I and Game 1.
     """
-    vague = one.is_vague or two.is_vague
-    if one.marks != two.marks and (vague or one.type != two.type):
+    one_is_vague = one.is_vague or two.is_vague
+    types_differ = one.type != two.type
+    if one.marks != two.marks and (one_is_vague or types_differ):
+        # Oh Boy! and Oh Boy.
         return True
     if one.type == two.type == DOCUMENT:
         return True
-    short, long = sorted((one, two), key=lambda name: len(name.name))
-    if "." in long.name and long.acronym and not short.acronym:
+    shorter, longer = sorted((one, two), key=lambda name: len(name.name))
+    is_dotted_acronym = "." in longer.name and longer.acronym
+    if is_dotted_acronym and not shorter.acronym:
+        # L.A. and La.
         return True
-    if not vague:
+    if not one_is_vague:
         return False
     if len(one.tokens) != len(two.tokens):
-        # A name written as one capitalised word is a word of its own.
-        fused = min(one, two, key=lambda name: len(name.tokens)).name
-        return fused.isalpha() and fused[1:].islower()
+        # Christ Church and Christchurch: one capitalised word is a word of its own.
+        with_fewer_words = min(one, two, key=lambda name: len(name.tokens))
+        text = with_fewer_words.name
+        return text.isalpha() and text[1:].islower()
     if len(one.tokens) > 1:
+        # Game I and Game 1.
         return _number_against_numeral(one.name[-1], two.name[-1])
-    return _accents(one) != _accents(two) or _sets_apart(one) != _sets_apart(two)
+    # Réunion and Reunion, Michel'le and Michelle.
+    accents_differ = _accents(one) != _accents(two)
+    return accents_differ or _sets_apart(one) != _sets_apart(two)
 
 
 def _number_against_numeral(one: str, two: str) -> bool:
@@ -237,17 +247,20 @@ def _same_by_core(one: Name, two: Name, company: Company) -> str:
     The entities must be of one type or mostly mentioned together. If they are mostly mentioned
     together, the words may be in another order.
     """
-    if not one.joined or not (one.type == two.type or company.close):
+    if not one.joined:
         return ""
-    if company.close and one.core != two.core and sorted(one.core) == sorted(two.core):
-        return "order"
+    if one.type != two.type and not company.close:
+        return ""
+    if company.close and one.core != two.core:
+        has_same_words = sorted(one.core) == sorted(two.core)
+        if has_same_words:
+            return "order"
     if one.joined == two.joined:
         return _rule_for_equal_cores(one, two)
-    has_legal_form = bool(one.legal or two.legal)
-    may_have_plural = company.close or one.type not in PROPER_TYPES
-    if has_legal_form or one.article != two.article or not may_have_plural:
+    if one.legal or two.legal or one.article != two.article:
         return ""
-    return "plural" if one.singular == two.singular else ""
+    may_have_plural = company.close or one.type not in PROPER_TYPES
+    return "plural" if may_have_plural and one.singular == two.singular else ""
 
 
 def _rule_for_equal_cores(one: Name, two: Name) -> str:
@@ -278,20 +291,26 @@ def _initials_fit(one: tuple[str, ...], two: tuple[str, ...], least: int) -> boo
     The names are compared word by word and have an equal surname at the end. They need ``least``
     given names or more; each must be an equal word or an initial of the other's word.
     """
-    if len(one) != len(two) or len(one) < 2 or one == two:
+    if one == two or len(one) != len(two) or len(one) < 2:
         return False
-    if one[-1] != two[-1] or len(one[-1]) < 2:
+    *given_names_of_one, surname_of_one = one
+    *given_names_of_two, surname_of_two = two
+    if surname_of_one != surname_of_two or len(surname_of_one) < 2:
         return False
-    given_names = list(zip(one[:-1], two[:-1], strict=True))
-    return len(given_names) >= least and all(_fits_as_initial(a, b) for a, b in given_names)
+    if len(given_names_of_one) < least:
+        return False
+    pairs = zip(given_names_of_one, given_names_of_two, strict=True)
+    return all(_fits_as_initial(a, b) for a, b in pairs)
 
 
 def _fits_as_initial(a: str, b: str) -> bool:
     """Return whether two given names are equal, or one is the initial of the other."""
     if a == b:
         return True
-    has_initial = len(a) == 1 or len(b) == 1
-    return has_initial and a[0] == b[0] and (a + b).isalpha()
+    one_is_initial = len(a) == 1 or len(b) == 1
+    if not one_is_initial or a[0] != b[0]:
+        return False
+    return a.isalpha() and b.isalpha()
 
 
 def _same_by_qualifier(one: Name, two: Name, company: Company) -> str:
@@ -316,11 +335,14 @@ def _same_abroad(one: Name, two: Name) -> str:
 
     One of the names is written in Cyrillic or Greek letters, the other in Latin ones.
     """
-    if one.foreign == two.foreign or one.type != two.type or len(one.core) != len(two.core):
+    if one.foreign == two.foreign or one.type != two.type:
         return ""
-    if one.skeleton != two.skeleton or len(one.joined) < SHORTEST_TYPO:
+    if one.skeleton != two.skeleton or len(one.core) != len(two.core):
         return ""
-    has_initials = any(len(word) == 1 for word in (*one.core, *two.core))
+    if len(one.joined) < SHORTEST_TYPO:
+        return ""
+    words = (*one.core, *two.core)
+    has_initials = any(len(word) == 1 for word in words)
     return "" if has_initials else "transliteration"
 
 
@@ -340,11 +362,13 @@ def _mistyped(one: Name, two: Name, company: Company) -> str:
     a person, have none: Anderson and Andersson are two. Names that are mostly mentioned together
     may be shorter, and names of people.
     """
-    if len(one.core) != len(two.core) or not (company.close or one.type == two.type):
+    if len(one.core) != len(two.core):
         return ""
-    if not company.close and (one.may_be_person or two.may_be_person):
+    may_be_person = one.may_be_person or two.may_be_person
+    if not company.close and (may_be_person or one.type != two.type):
         return ""
-    unequal = [(a, b) for a, b in zip(one.core, two.core, strict=True) if a != b]
+    words = zip(one.core, two.core, strict=True)
+    unequal = [(a, b) for a, b in words if a != b]
     if len(unequal) != 1:
         return ""
     a, b = unequal[0]
@@ -409,7 +433,11 @@ def defined_acronyms(names: Sequence[Name]) -> dict[str, str]:
     for name in names:
         if name.short:
             meanings[name.short].add(name.long)
-    return {short: next(iter(longs)) for short, longs in meanings.items() if len(longs) == 1}
+    defined: dict[str, str] = {}
+    for short, long_names in meanings.items():
+        if len(long_names) == 1:
+            (defined[short],) = long_names
+    return defined
 
 
 def _keys(name: Name) -> Iterator[str]:
@@ -461,21 +489,26 @@ def _keys_of_slips(name: Name, numbers: str) -> Iterator[str]:
         # Words in scripts without lower case, such as Chinese, have no slip keys.
         if not (word.isascii() or word.islower()):
             continue
-        before = " ".join(name.core[:place])
-        after = " ".join(name.core[place + 1 :])
-        shorter = {word[:at] + word[at + 1 :] for at in range(1, len(word) - FIXED_END)}
-        for variant in shorter | {word}:
-            yield f"slip {before}|{variant}|{after} {numbers}"
+        words_before = " ".join(name.core[:place])
+        words_after = " ".join(name.core[place + 1 :])
+        variants = {word}
+        # The first letter and the last FIXED_END ones are never left out: see `has_slip`.
+        for left_out in range(1, len(word) - FIXED_END):
+            variants.add(word[:left_out] + word[left_out + 1 :])
+        for variant in variants:
+            yield f"slip {words_before}|{variant}|{words_after} {numbers}"
 
 
 def _pairs_of_block(positions: list[int], names: Sequence[Name]) -> Iterator[Pair]:
     """Yield the pairs of names that share a key: all, or close neighbours of a large block."""
     reach = len(positions)
     if len(positions) > FULL_BLOCK:
+        # Sorted by their texts, names that are alike are mostly neighbours.
         positions = sorted(positions, key=lambda at: (names[at].text, names[at].name))
         reach = NEIGHBOURS
     for place, one in enumerate(positions):
-        for two in positions[place + 1 : place + 1 + reach]:
+        first = place + 1
+        for two in positions[first : first + reach]:
             yield (one, two) if one < two else (two, one)
 
 
@@ -490,16 +523,21 @@ def near_pairs(vectors: np.ndarray, least: float) -> dict[Pair, float]:
     if count < 2 or not vectors.any():
         return {}
     # A partition by n planes has 2**n cells.
-    planes_per_table = max(1, int(np.log2(max(count / MEMBERS_OF_A_CELL, 2))))
+    wanted_cells = max(count / MEMBERS_OF_A_CELL, 2)
+    planes_per_table = int(np.log2(wanted_cells))
     random = np.random.default_rng(SEED)
-    tables = random.standard_normal((TABLES, dimensions, planes_per_table)).astype(np.float32)
+    shape = (TABLES, dimensions, planes_per_table)
+    tables = random.standard_normal(shape).astype(np.float32)
     bit_values = 1 << np.arange(planes_per_table, dtype=np.int64)
     near: dict[Pair, float] = {}
     for planes in tables:
         # The sides of all planes that a vector lies on, read as bits, are the number of its cell.
-        cells = (vectors @ planes > 0) @ bit_values
-        by_cell = np.lexsort((np.arange(count), cells))
-        cell_starts = np.flatnonzero(np.diff(cells[by_cell])) + 1
+        is_above_plane = vectors @ planes > 0
+        cells = is_above_plane @ bit_values
+        # A stable sort leaves the members of a cell in the order of the rows.
+        by_cell = np.argsort(cells, kind="stable")
+        is_last_of_cell = np.diff(cells[by_cell]) != 0
+        cell_starts = np.flatnonzero(is_last_of_cell) + 1
         for members in np.split(by_cell, cell_starts):
             near |= _near_pairs_of_cell(vectors, members, least)
     return near
@@ -515,9 +553,14 @@ def _near_pairs_of_cell(
     found: dict[Pair, float] = {}
     for start in range(0, len(members), SLICE):
         rows = members[start : start + SLICE]
+        vectors_of_slice = vectors[rows]
+        cosines = vectors_of_slice @ vectors_of_slice.T
+        # Each pair is looked at once: above the diagonal.
         ones, twos = np.triu_indices(len(rows), 1)
-        cosines = (vectors[rows] @ vectors[rows].T)[ones, twos]
-        for place in np.flatnonzero(cosines >= least):
-            smaller, larger = sorted((int(rows[ones[place]]), int(rows[twos[place]])))
-            found[smaller, larger] = round(float(cosines[place]), 4)
+        cosines_of_pairs = cosines[ones, twos]
+        for pair in np.flatnonzero(cosines_of_pairs >= least):
+            one = int(rows[ones[pair]])
+            two = int(rows[twos[pair]])
+            smaller, larger = sorted((one, two))
+            found[smaller, larger] = round(float(cosines_of_pairs[pair]), 4)
     return found
