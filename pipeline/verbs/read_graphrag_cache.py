@@ -190,13 +190,16 @@ def _tell_other_replies(
     """Add the numbers of replies that are about no passage, or about one that is not taken."""
     taken = {reply.name for text in taken_texts for reply in replies[text]}
     known = {reply.name for found in replies.values() for reply in found}
-    # The questions whether a passage has more to tell have replies as well.
     unknown = set(cache.list_names()) - known
+    unknown_reason = "damaged or about no passage"
+    if cache.gleanings > 1:
+        # From the second gleaning on, GraphRAG asks first whether the passage has more to tell.
+        unknown_reason = "damaged, about no passage, or an answer whether a passage has more"
     notes = [
         f"{counted(len(names), 'file')} not read, {reason}"
         for names, reason in (
             (known - taken, "about passages of documents that are left out"),
-            (unknown, "damaged or about no passage"),
+            (unknown, unknown_reason),
         )
         if names
     ]

@@ -74,6 +74,15 @@ def test_what_is_not_taken_is_told(index: Path):
     assert not any("extract_claims" in row for row in rejects.index)
 
 
+def test_answers_whether_there_is_more_are_told_apart_from_damage(index: Path):
+    settings = index / "settings.yaml"
+    text = settings.read_text("utf-8")
+    settings.write_text(text.replace("max_gleanings: 1", "max_gleanings: 2"), "utf-8")
+    (index / "cache" / "extract_graph" / "other_v4").write_text("{}", "utf-8")
+    message = read(index)["rejects"].set_index("row_id")["message"]["cache/extract_graph"]
+    assert "1 file not read, damaged, about no passage, or an answer whether" in message
+
+
 def test_a_document_with_a_passage_without_a_reply_is_left_out(index: Path):
     remove_replies(index, BELL)
     found = read(index)
