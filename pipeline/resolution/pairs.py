@@ -553,8 +553,9 @@ def _near_pairs_of_cell(
     found: dict[Pair, float] = {}
     for start in range(0, len(members), SLICE):
         rows = members[start : start + SLICE]
-        vectors_of_slice = vectors[rows]
-        cosines = vectors_of_slice @ vectors_of_slice.T
+        # Two copies on purpose: for one array and its own transpose NumPy calls another routine,
+        # whose last digits differ.
+        cosines = vectors[rows] @ vectors[rows].T
         # Each pair is looked at once: above the diagonal.
         ones, twos = np.triu_indices(len(rows), 1)
         cosines_of_pairs = cosines[ones, twos]
