@@ -11,7 +11,7 @@ from pipeline.phrases.lexicon import CALENDAR, LABELS, STARTERS, VERBS, guess_la
 from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import Passage
 from pipeline.text.common_words import is_common
-from pipeline.text.compounds import Compound, join_nouns
+from pipeline.text.compounds import Compound, compound_pattern, find_heads, join_nouns
 from pipeline.text.ids import words
 from pipeline.text.terms import Term, shorten, split_compound
 
@@ -59,9 +59,12 @@ def find_absent_terms(
     """Return the terms of the question that no text unit has, in the order of the question.
 
     The store is asked only about terms that none of ``passages`` has; it is one read. Two German
-    nouns of which a text unit has the compound are not absent.
+    nouns of which a text unit has the compound are not absent, nor is one with which a compound in
+    ``passages`` ends.
     """
     terms = [term for term in list_terms(question) if not _is_in_any(term, passages)]
+    ends = _find_ends_of_compounds(question, passages)
+    terms = [term for term in terms if term.number or ends.isdisjoint(words(term.text))]
     if not terms:
         return []
     compounds = join_nouns(question[:LONGEST_READ])
@@ -75,6 +78,16 @@ def find_absent_terms(
     in_compounds = _nouns_in_compounds(compounds, as_terms, lacking)
     absent = [term for term in lacking if term in terms and term.text not in in_compounds]
     return _drop_parts_of_codes(absent)
+
+
+def _find_ends_of_compounds(question: str, passages: Sequence[Passage]) -> set[str]:
+    """Return the nouns of a German question with which a compound in one of the passages ends."""
+    ends: set[str] = set()
+    for head in find_heads(question[:LONGEST_READ]):
+        pattern = re.compile(compound_pattern(head), re.IGNORECASE)
+        if any(pattern.search(passage.content) for passage in passages):
+            ends.add(head)
+    return ends
 
 
 def _nouns_in_compounds(

@@ -97,6 +97,16 @@ def test_nouns_of_which_a_text_has_the_german_compound_are_not_absent():
     assert absent == ["Osprey", "Filter", "Heizöl"]
 
 
+def test_a_noun_with_which_a_shown_german_compound_ends_is_not_absent():
+    stores = village()
+    stores.chunk_rows.loc[0, "content"] = "Der Leuchtturmwärter wohnt hier."
+    id = stores.chunk_rows.loc[0, "id"]
+    shown = stores.chunks([id], [0.0] * 26)
+    question = "Wo wohnt der Wärter von Osprey, und wo Wärter 12?"
+    absent = [term.text for term in find_absent_terms(question, shown, stores)]
+    assert absent == ["Osprey", "Wärter 12"]
+
+
 @pytest.mark.parametrize(
     "word", ["Q" * 2100, "q" * 2100, "9" * 2100, "ァ" * 2100, "Delta " + "7" * 2100]
 )
