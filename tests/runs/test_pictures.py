@@ -16,6 +16,7 @@ import pytest
 
 from tests.documents.drawn_pictures import png
 from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml
+from tests.servers.openai_replies import default_reply
 from tests.servers.openai_server import OpenAIServer, Reply, openai_server
 
 NAMES = {1: "Mira Vale", 2: "Anselm Torr", 3: "Idra Senn", 4: "Governor Pell", 5: "Otto Prinn"}
@@ -232,6 +233,38 @@ def test_an_index_by_a_model_plans_the_texts_it_knows_beside_the_pictures(
     plan = folder.report("plan")
     calls = {step["step"]: step["estimate"]["calls"][0] for step in plan["steps"]}
     assert (calls["load_documents"], calls["extract_graph"]) == (2, 1)
+
+
+def test_once_pictures_are_described_alone_the_plan_has_the_calls_that_read_descriptions(
+    folder: ProjectFolder, endpoint: OpenAIServer
+):
+    folder.edit_settings(workflow="index")
+    notes = " ".join(folder.report("plan")["notes"])
+    assert "what it costs to read them, is not in this plan" in notes
+    alone = ("index", "--only", "load_documents")
+    assert f"'graphmill {' '.join(alone)}'" in notes
+    # Before the first run of a workflow no step of it can be left as it is.
+    assert "never completed" in folder.invoke_refused(*alone)
+    assert folder.report("index", "fast")["totals"]["calls"] == 2
+    # The text, and the two pictures that are not alike.
+    assert calls_by_step(folder) == {"load_documents": 0, "extract_graph": 3}
+    endpoint.reply = default_reply
+    folder.report("index")
+    endpoint.reply = describe
+    draw(folder, "idra.png", 3)
+    assert calls_by_step(folder) == {"load_documents": 1, "extract_graph": 0}
+    assert folder.report(*alone)["totals"]["calls"] == 1
+    assert calls_by_step(folder) == {"load_documents": 0, "extract_graph": 1}
+
+
+def calls_by_step(folder: ProjectFolder) -> dict[str, int]:
+    """Return the fewest calls that the plan has of the two steps that pictures concern."""
+    steps = folder.report("plan")["steps"]
+    return {
+        step["step"]: step["estimate"]["calls"][0]
+        for step in steps
+        if step["step"] in ("load_documents", "extract_graph")
+    }
 
 
 def test_a_purge_takes_the_description_of_a_picture_with_it(

@@ -440,6 +440,7 @@ def times_in_words(
     files = sum(entry.to_convert for entry in forecasts)
     size = sum(entry.bytes_to_convert for entry in forecasts)
     calls = {entry.planned.step.id: entry.seconds for entry in forecasts}
-    pictures = pictures_in_words(sum(entry.to_describe for entry in forecasts))
+    describing = [entry.planned.step.id for entry in forecasts if entry.to_describe]
+    pictures = pictures_in_words(sum(entry.to_describe for entry in forecasts), describing)
     unknown = [conversion_in_words(files, size, reports), pictures]
     return "; ".join(filter(None, unknown)), time_in_words(calls)
