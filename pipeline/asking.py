@@ -302,7 +302,7 @@ class Asking(Services):
 
     def _answer_target(self, setup: AnswerSetup | None) -> tuple[AnswerSetup, AnswerTarget]:
         """Return the setup with the default mode if it has none, and what it evaluates."""
-        from pipeline.engine.usage.budget import Budget
+        from pipeline.engine.usage.run_budget import Budget
         from pipeline.evaluation.answer_results import AnswerSetup
         from pipeline.evaluation.answers import AnswerTarget, BudgetedAccount
 

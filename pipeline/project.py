@@ -10,11 +10,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pipeline.asking import Asking
 from pipeline.errors import GraphmillError, SettingsError, UsageError, install_extra
 from pipeline.files import write_text
+from pipeline.importing import Importing
 from pipeline.settings.file import read_settings
 from pipeline.settings.query_keywords import with_option_names
 from pipeline.stores.base import Advanced, silent
@@ -22,7 +23,7 @@ from pipeline.stores.base import Advanced, silent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import LiteralString, Unpack
+    from typing import Unpack
 
     import networkx as nx
     import pandas as pd
@@ -32,40 +33,31 @@ if TYPE_CHECKING:
     from pipeline.corrections.decisions import Decision as Correction
     from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
-    from pipeline.documents.own_tables.imported import TableImport
     from pipeline.engine.bill.expected_calls import Estimate
-    from pipeline.engine.bill.forecast import Forecast
     from pipeline.engine.law_check import HeldStep
-    from pipeline.engine.plan import PlannedStep, Rows, RunOptions, Selection
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.export.picture import Picture
     from pipeline.export.source import ExportReport, ExportSource
-    from pipeline.ontology.other_forms import OntologyImport
     from pipeline.persons.erase import Erased
     from pipeline.persons.find import AboutPerson
     from pipeline.purge.document import PurgeReport
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
     from pipeline.resolution.pins import Decision
-    from pipeline.runs.conversions import ConversionReport, SampleEstimate
     from pipeline.runs.corrections import Added, Effect
     from pipeline.runs.events import OnEvent
     from pipeline.runs.gc import GcReport
-    from pipeline.runs.nights import Night
-    from pipeline.runs.reports import RunEntry
     from pipeline.runs.resolutions import Names, PinReport
     from pipeline.runs.said import WhatWasSaid
-    from pipeline.runs.stages import Stage
     from pipeline.runs.suspects import Suspects
     from pipeline.runs.views import ViewSize
     from pipeline.settings.own_models import Given
     from pipeline.settings.query_keywords import QueryKeywords
-    from pipeline.snapshots.store import Manifest
     from pipeline.tuning.tune import TuneOptions, Tuning
     from pipeline.verify.verify import Verification
 
 
-class Project(Asking):
+class Project(Asking, Importing):
     """A project in a folder.
 
     Use ``with Project.open(folder) as project``, or close it after use: it may hold connections to
@@ -191,50 +183,6 @@ class Project(Asking):
     ) -> None:
         self.close()
 
-    def plan(self, name: str | None = None) -> list[PlannedStep]:
-        """Return what ``index`` would do in each step, and why; no model is called."""
-        from pipeline.engine.plan import plan
-
-        return plan(self.workflow(name), self.resources, self.snapshots)
-
-    def forecast(
-        self, name: str | None = None, selection: Selection | None = None
-    ) -> list[Forecast]:
-        """Return what ``index`` would do in each step, and what it would cost.
-
-        No network is used. Only hashes of files are written, so that the run need not read these
-        again.
-        """
-        from pipeline.engine.bill.forecast import forecast
-        from pipeline.engine.plan import ALL
-
-        return forecast(
-            self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL,
-            speed_of=self.reply_speed,
-        )  # fmt: skip
-
-    def convert(self, name: str | None = None) -> ConversionReport:
-        """Convert the files that a run of the workflow would convert, and keep the results; no
-        model is asked. A plan knows afterwards what all files say."""
-        from pipeline.runs.conversions import convert_files
-
-        with self.runs.alone():
-            return convert_files(self, name)
-
-    def forecast_by_sample(
-        self, sample: int, name: str | None = None, selection: Selection | None = None
-    ) -> tuple[list[Forecast], SampleEstimate]:
-        """Convert a sample of the files that are not converted, and return the forecast with what
-        the other files would add to it. No model is asked."""
-        from pipeline.engine.bill.forecast import totals
-        from pipeline.runs.conversions import convert_files, estimate_rest
-
-        before = totals(self.forecast(name, selection))["expected"]
-        with self.runs.alone():
-            converted = convert_files(self, name, sample)
-        forecasts = self.forecast(name, selection)
-        return forecasts, estimate_rest(converted, before, totals(forecasts)["expected"])
-
     def view_sizes(self, name: str | None = None) -> list[ViewSize]:
         """Return the number of rows that the last run of a workflow made for each of
         ``serve.views``."""
@@ -256,19 +204,6 @@ class Project(Asking):
         rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")
         return trades(workflow, self.snapshots.tables.read(rejects) if rejects else REJECTS.frame())
 
-    def note_on_layout(self, name: str | None = None) -> str:
-        """Return a note if an earlier version of graphmill has run the workflow last, whose tables
-        in the stores are of another layout; else ""."""
-        from pipeline.stores.base import LAYOUT
-
-        version = self.snapshots.schema_version(self.workflow(name).name)
-        if version is None or version >= LAYOUT:
-            return ""
-        return (
-            f"the last run was one of an earlier graphmill (schema {version}): the next load writes"
-            " the text units again, and asks no model; questions wait for it"
-        )
-
     def check_laws(
         self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4
     ) -> list[HeldStep]:
@@ -281,116 +216,6 @@ class Project(Asking):
 
         workflow = self.workflow(name or self.shown_workflow())
         return check_laws(workflow, self.resources, self.snapshots, documents, seed, draws)
-
-    def index(
-        self,
-        name: str | None = None,
-        progress: Progress | None = None,
-        on_event: OnEvent | None = None,
-        options: RunOptions | None = None,
-    ) -> RunReport:
-        """Bring the snapshots up to date with the documents. See ``run``."""
-        from pipeline.runs.stages import index_stage
-
-        return self._run_alone(name, progress, on_event, options, index_stage)
-
-    def load(
-        self,
-        name: str | None = None,
-        progress: Progress | None = None,
-        on_event: OnEvent | None = None,
-        options: RunOptions | None = None,
-    ) -> RunReport:
-        """Bring the stores up to date with the snapshots.
-
-        With ``options.manifest``, a run id or an unambiguous beginning of one, bring them back to
-        the end of that run; the next load brings back the newest tables.
-
-        Raises UsageError for an unknown run, DataError if its snapshots are no longer kept.
-        """
-        from pipeline.runs.stages import load_stage
-
-        return self._run_alone(name, progress, on_event, options, load_stage)
-
-    def run(
-        self,
-        name: str | None = None,
-        progress: Progress | None = None,
-        on_event: OnEvent | None = None,
-        options: RunOptions | None = None,
-    ) -> RunReport:
-        """Index, then load.
-
-        The stores stay unchanged, and the exit code is 3, if more rows of a step than
-        ``max_reject_ratio``, or all, were rejected. The stores must answer before any endpoint is
-        called. Raises UsageError, before any work, for a workflow whose tables cannot be loaded.
-
-        ``on_event`` is called with every event but heartbeats as a dict (see
-        pipeline/runs/events.py), one at a time, possibly from another thread. If it raises an
-        error, the run ends; after an OSError it is not called again, and the run goes on.
-        ``progress``, if given, receives everything instead.
-
-        Raises DeletionError if more documents are missing than ``max_delete_ratio``, BudgetError if
-        the options' limits are reached, WaitingError while a batch is not ready. The next run
-        continues from there.
-        """
-        from pipeline.runs.stages import index_stage, load_stage
-
-        return self._run_alone(name, progress, on_event, options, index_stage, load_stage)
-
-    def retry(
-        self,
-        name: str | None = None,
-        progress: Progress | None = None,
-        on_event: OnEvent | None = None,
-        options: RunOptions | None = None,
-        recovered: bool = False,
-        unended: bool = False,
-    ) -> RunReport:
-        """Run the workflow, by default the one that ``table`` reads, and ask again for lost or cut
-        rows.
-
-        ``recovered`` includes rows whose replies were incomplete or repaired. ``unended`` includes
-        rows of which a reply lacks its end mark; only a reply with the mark replaces it. A workflow
-        that cannot be loaded is only indexed.
-        """
-        from pipeline.engine.plan import RunOptions
-
-        workflow = self.workflow(name or self.shown_workflow()).name
-        run = self.index if self.why_not_loadable(workflow) else self.run
-        again, without_end = self._asked_again(workflow, recovered, unended)
-        wanted = replace(options or RunOptions(), again=again, unended=without_end)
-        report = run(workflow, progress, on_event, wanted)
-        if again:
-            return report
-        note = "no row was lost or cut, so no row was asked again"
-        return replace(report, notes=(note, *report.notes))
-
-    def forecast_retry(
-        self, name: str | None = None, recovered: bool = False, unended: bool = False
-    ) -> list[Forecast]:
-        """Return what each step would do and cost in a ``retry``; no model is called."""
-        from pipeline.engine.bill.forecast import forecast
-
-        workflow = self.workflow(name or self.shown_workflow())
-        again, without_end = self._asked_again(workflow.name, recovered, unended)
-        return forecast(
-            workflow, self.resources, self.snapshots, self.usage(), again=again,
-            unended=without_end,
-            speed_of=self.reply_speed,
-        )  # fmt: skip
-
-    def _asked_again(self, workflow: str, recovered: bool, unended: bool) -> tuple[Rows, Rows]:
-        """Return the rows that a retry asks for, by step, and those of them that need an end
-        mark."""
-        from pipeline.engine.losses import ASKED_AGAIN, RECOVERED, UNENDED
-
-        rejects = self.rejects(workflow)
-        lost = rejects["kind"].isin(ASKED_AGAIN) & (rejects["class"] == "lost")
-        without_end = (rejects["kind"] == UNENDED) & unended
-        repaired = (rejects["kind"] == RECOVERED) & recovered
-        chosen = lost | without_end | repaired
-        return _rows_by_step(rejects[chosen]), _rows_by_step(rejects[without_end])
 
     def export(
         self,
@@ -416,153 +241,6 @@ class Project(Asking):
                 workflow=name or "",
             )
         return export(kind, self._source(name, advanced), Path(folder), force)
-
-    def import_graphrag(
-        self,
-        folder: str | Path,
-        name: str = "",
-        progress: Progress | None = None,
-        options: RunOptions | None = None,
-    ) -> RunReport:
-        """Index a workflow that reads an index of GraphRAG, in this folder instead of that of
-        settings. Notes of the report name what is not taken, by table or file.
-
-        Without ``name``, the workflow is graphrag_cache if the index has replies in its cache, and
-        graphrag otherwise. Files of the input folder that a model would be asked about wait for
-        the next run: a note says so.
-
-        Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
-        one is damaged, and DeletionError if an optional one is gone since the last run.
-        """
-        from pipeline.engine.workflow import OF_GRAPHRAG, READ_GRAPHRAG_CACHE
-        from pipeline.runs.import_graphrag import (
-            choose_workflow,
-            note_left_out,
-            note_place,
-            note_unused,
-        )
-
-        path = Path(folder).resolve()
-        section = self.settings.graphrag.model_copy(update={"path": str(path)})
-        project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
-        chosen, reasons = (name, []) if name else choose_workflow(self, path)
-        verb = project._refuse_workflow_without(OF_GRAPHRAG, chosen)
-        project._refuse_purged(chosen, "import graphrag")
-        if verb == READ_GRAPHRAG_CACHE:
-            report = project._index_import(chosen, "graphrag", progress, options)
-            reasons += note_place(self, path)
-        else:
-            report = project.index(chosen, progress, options=options)
-        sizes = {table: one.rows for table, one in self.snapshots.manifest(chosen).tables.items()}
-        unused = note_unused(project.workflow(chosen), sizes)
-        left_out = note_left_out(project.rejects(chosen))
-        return replace(report, notes=(*reasons, *unused, *left_out, *report.notes))
-
-    def import_lightrag(
-        self,
-        source: str | Path,
-        name: str = "lightrag",
-        progress: Progress | None = None,
-        options: RunOptions | None = None,
-        of_workspace: str = "",
-    ) -> RunReport:
-        """Copy an index to ``lightrag.path`` of settings, and index a workflow that begins with
-        ``read_lightrag``. No chat model is asked.
-
-        ``source`` is LightRAG's working folder, or the address of its PostgreSQL, postgresql://...,
-        and ``of_workspace`` the workspace there, if it has several.
-        Files of the input folder that a model would be asked about wait for the next run: a note
-        says so. Raises UsageError if they are in the last run already, and for another workflow;
-        SettingsError if a file is missing; DataError if one is damaged or was written by another
-        version.
-        """
-        from pipeline.engine.workflow import READ_LIGHTRAG
-        from pipeline.runs.import_lightrag import take_edits, take_index
-
-        self._refuse_workflow_without({READ_LIGHTRAG}, name)
-        self._refuse_purged_index(source, name, of_workspace)
-        with self.runs.alone():
-            take_index(self, source, of_workspace)
-            notes = take_edits(self)
-        report = self._index_import(name, "lightrag", progress, options)
-        return replace(report, notes=(*report.notes, *notes))
-
-    def _index_import(
-        self, name: str, section: str, progress: Progress | None, options: RunOptions | None
-    ) -> RunReport:
-        """Index a workflow that reads an index with replies, and ask no model.
-
-        ``section`` of settings is about the index. Files that a model would be asked about wait for
-        the next run. Raises UsageError if they are in the last run already.
-        """
-        from pipeline.engine.workflow import INPUT_DOCUMENTS
-
-        if not self._asks_about_files(name):
-            return self.index(name, progress, options=options)
-        fact = f"{self.input_folder} has files that a chat model must read, and an import asks none"
-        then = f"'graphmill plan {name}' says what they cost, 'graphmill run {name}' adds them"
-        if INPUT_DOCUMENTS in self.snapshots.manifest(name).tables:
-            raise UsageError(f"import {section}: {fact}; the index is in its place: {then}")
-        of_index = getattr(self.settings, section).model_copy(update={"files": ""})
-        alone = replace(self, settings=self.settings.model_copy(update={section: of_index}))
-        report = alone.index(name, progress, options=options)
-        return replace(report, notes=(f"{fact}; {then}", *report.notes))
-
-    def _refuse_purged(self, name: str, action: str) -> None:
-        """Raise UsageError if the workflow would read a document that was purged."""
-        from pipeline.engine.documents.document_list import present_documents
-        from pipeline.purge.purged import PurgedDocuments, refuse_purged
-
-        if PurgedDocuments.of(self.root).all():
-            present = present_documents(self.workflow(name), self.resources, self.snapshots)
-            refuse_purged(self.root, present.sources if present else (), action)
-
-    def _refuse_purged_index(self, source: str | Path, name: str, of_workspace: str) -> None:
-        """Raise UsageError, with nothing copied, if an index of LightRAG has a purged document."""
-        from pipeline.purge.purged import PurgedDocuments
-        from pipeline.runs.import_lightrag import open_index
-
-        if not PurgedDocuments.of(self.root).all():
-            return
-        with open_index(source, of_workspace) as index:
-            section = self.settings.lightrag.model_copy(update={"path": str(index), "files": ""})
-            settings = self.settings.model_copy(update={"lightrag": section})
-            replace(self, settings=settings)._refuse_purged(name, "import lightrag")
-
-    def _asks_about_files(self, name: str) -> bool:
-        """Check that the next run of the workflow would ask a chat model about files.
-
-        A file that must be converted first counts too, as nobody knows its text.
-        """
-        from pipeline.models.base import ChatModel
-
-        steps = self.workflow(name).steps
-        if not any(step.verb.roles_of(ChatModel) for step in steps):
-            return False
-        for one in self.forecast(name):
-            asks = one.planned.step.verb.roles_of(ChatModel) and one.estimate.calls[1] > 0
-            if asks or one.to_convert or one.to_describe:
-                return True
-        return False
-
-    def _refuse_workflow_without(self, verbs: Collection[str], name: str) -> str:
-        """Return the first verb of the workflow that is one of these.
-
-        Raises UsageError if there is none.
-        """
-        for step in self.workflow(name).steps:
-            if step.verb.name in verbs:
-                return step.verb.name
-        wanted = " or ".join(sorted(verbs))
-        raise UsageError(
-            f"workflow '{name}': no step {wanted}; name a workflow that begins with it"
-        )
-
-    def usage(self) -> pd.DataFrame:
-        """Return one row for every call of every run; engine/usage/journal.py lists the columns."""
-        from pipeline.engine.usage.journal import read_usage
-
-        return read_usage(self.usage_folder)
 
     def gc(self, keep: int, dry_run: bool = True, advanced: Advanced = silent) -> GcReport:
         """Delete the snapshots and records that no manifest to be kept names.
@@ -795,15 +473,6 @@ class Project(Asking):
         adopted = write_vocabulary(ontology)
         return None if adopted == vocabulary_text(self.root) else adopted
 
-    def import_ontology(self, source: str | Path, force: bool = False) -> OntologyImport:
-        """Write ontology.yaml from RDF, a schema of neo4j-graphrag, or classes of pydantic.
-
-        A Python file is executed. Raises UsageError if there is an ontology and ``force`` is false.
-        """
-        from pipeline.ontology.other_forms import import_ontology
-
-        return import_ontology(Path(source), self.root, force)
-
     def with_vocabulary(self, text: str) -> Project:
         """Return this project as if prompts/vocabulary.yaml had this content; close it after
         use."""
@@ -818,106 +487,6 @@ class Project(Asking):
 
         with self.runs.alone():
             write_text(self.root / FILE, text)
-
-    def import_triples(
-        self,
-        source: str | Path,
-        columns: Mapping[str, str] | None = None,
-        values: Mapping[str, str] | None = None,
-        is_master_data: bool = False,
-    ) -> TableImport:
-        """Put a table into the folder ``tables``, in place of one of that name.
-
-        ``columns`` maps fields to names of columns, ``values`` fields to one value for all rows.
-        A row of master data describes an entity by its id, name and aliases. Raises UsageError, and
-        writes nothing, for a file without a row that can be used.
-        """
-        from pipeline.documents.own_tables import imported
-
-        path = Path(source)
-        named = imported.columns_of_import(
-            self.root, path, columns or {}, values or {}, is_master_data
-        )
-        found = imported.describe_table(path, named)
-        if not found.rows:
-            reason = found.messages[0] if found.messages else f"{path.name}: no rows in it"
-            raise UsageError(f"{reason}; nothing was written")
-        with self.runs.alone():
-            imported.write_table(self.root, path, named)
-        return found
-
-    @contextmanager
-    def queried_table(
-        self, url: str, query: str, table: str = "", columns: Mapping[str, str] | None = None
-    ) -> Iterator[Path]:
-        """Give a temporary file with the rows of a query in a Neo4j, for ``import_triples``.
-
-        Its name is ``table``, or one that the same query always has. The user and the password are
-        those of the settings ``cypher``. Raises UsageError for a query that writes, that has a
-        mistake, or that gives no table of facts; raises StoreError if the server does not answer.
-        """
-        from tempfile import TemporaryDirectory
-
-        from pipeline.documents.own_tables import imported, queried
-        from pipeline.runs.adapters import neo4j_source
-
-        source = neo4j_source(self.settings, url)
-        name = queried.name_table(url, query, table)
-        with TemporaryDirectory(prefix="graphmill-query-") as folder:
-            path = Path(folder) / name
-            named = imported.columns_of_import(self.root, path, columns or {}, {})
-            # The user's own query is the whole statement. Nothing else is put into it.
-            statement = cast("LiteralString", query)
-            with source.rows(statement) as (names, rows):
-                queried.write_rows(path, names, rows, named)
-            yield path
-
-    @contextmanager
-    def with_table(
-        self,
-        source: str | Path,
-        columns: Mapping[str, str],
-        values: Mapping[str, str],
-        is_master_data: bool = False,
-    ) -> Iterator[tuple[TableImport, Project]]:
-        """Give what the rows of a table are, and this project as if it had the table."""
-        from pipeline.documents.own_tables import imported
-
-        path = Path(source)
-        named = imported.columns_of_import(self.root, path, columns, values, is_master_data)
-        found = imported.describe_table(path, named)
-        with imported.tried_folder(self.root, path, named) as tried:
-            changed = replace(self, tables_root=tried)
-            try:
-                yield found, changed
-            finally:
-                changed.close()
-
-    def status(self) -> dict[str, Any] | None:
-        """Return the report of the last run that began, or None before the first.
-
-        Its ``refused`` tells of a later run that did not begin; see ``Runs.status``.
-        """
-        return self.runs.status()
-
-    def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
-        """Return all runs, or those of these ids, the newest first.
-
-        Runs that were killed and the one under way are included.
-        """
-        from pipeline.runs.nights import list_runs
-
-        return list_runs(self, of)
-
-    def night(self, run: str | None = None) -> Night:
-        """Return everything that is known of a run, by default of the newest.
-
-        ``run`` is its id or an unambiguous beginning of it. Raises UsageError if no run, or
-        several, match.
-        """
-        from pipeline.runs.nights import night
-
-        return night(self, run)
 
     def list_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """Return the indexed documents, by default those of the workflow that ``table`` reads.
@@ -991,47 +560,6 @@ class Project(Asking):
 
         return examine(self, long, consent)
 
-    def rejects(self, workflow: str | None = None) -> pd.DataFrame:
-        """Return the rejects of the last completed run (by default as in ``table``) with a column
-        ``class``.
-
-        The class is "lost", or "decided" for rows that a rule left out or only remarked on
-        (contract/reasons.py).
-        """
-        from pipeline.engine.losses import classes_of_steps
-        from pipeline.runs.nights import own_reasons
-
-        found = self.table("rejects", workflow)
-        own = own_reasons(self, workflow or self.shown_workflow())
-        return found.assign(**{"class": classes_of_steps(found, own)})
-
-    def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
-        """Return a table of the workflow's last completed run.
-
-        The workflow is by default the one that the workspace shows, or else the one that settings
-        name. Relationships have their ranks (snapshots/ranks.py). Raises UsageError if there is no
-        such table.
-        """
-        from pipeline.snapshots.ranks import degrees, lack_ranks, with_ranks
-
-        manifest = self._manifest(workflow)
-        if not manifest.tables:
-            advice = self.snapshots.advise_without_tables(manifest.workflow, "workflow")
-            raise UsageError(f"workflow '{manifest.workflow}': no tables yet; {advice}")
-        if name not in manifest.tables:
-            have = ", ".join(sorted(manifest.tables))
-            others = ", ".join(sorted(set(self.snapshots.workflows()) - {manifest.workflow}))
-            or_name = ""
-            if others and workflow is None:
-                or_name = f"; or name another workflow: {others}"
-            raise UsageError(
-                f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}"
-            )
-        found = self.snapshots.tables.read(manifest.tables[name])
-        if lack_ranks(name, found.columns, manifest, self.snapshots):
-            return with_ranks(found, degrees(manifest, self.snapshots))
-        return found
-
     def graph(self, workflow: str | None = None) -> nx.DiGraph:
         """Return the knowledge graph as ``export graphml`` writes it (see ``graph_of``).
 
@@ -1076,9 +604,6 @@ class Project(Asking):
         distinct = list(dict.fromkeys(ids))
         return picture_of(source, distinct, about, most, only={link["id"] for link in links})
 
-    def _manifest(self, workflow: str | None) -> Manifest:
-        return self.snapshots.manifest(workflow or self.shown_workflow())
-
     def _source(self, workflow: str | None, advanced: Advanced = silent) -> ExportSource:
         from pipeline.export.source import ExportSource
 
@@ -1088,30 +613,6 @@ class Project(Asking):
             neo4j.max_source_ids,
             advanced,
         )  # fmt: skip
-
-    def _run_alone(
-        self,
-        name: str | None,
-        progress: Progress | None,
-        on_event: OnEvent | None,
-        options: RunOptions | None,
-        *stages: Stage,
-    ) -> RunReport:
-        from pipeline.engine.plan import RunOptions
-        from pipeline.engine.run_report import Progress
-        from pipeline.persons.intention import ErasureIntents
-        from pipeline.purge.intention import PurgeIntents
-        from pipeline.runs.events import Events
-        from pipeline.runs.stages import run_stages
-
-        progress = progress or (Events(on_event) if on_event else Progress())
-        self.workflow(name)
-        with self.runs.alone():
-            PurgeIntents(self.root).refuse_broken_off()
-            unended = ErasureIntents(self.root).describe_unended()
-            if unended:
-                progress.told(unended)
-            return run_stages(self, name, progress, options or RunOptions(), *stages)
 
 
 def _begin_spans(endpoint: str) -> None:
@@ -1123,7 +624,3 @@ def _begin_spans(endpoint: str) -> None:
         raise SettingsError(
             f"tracing.endpoint: OpenTelemetry is not installed; {install_extra('otel')}"
         ) from None
-
-
-def _rows_by_step(rejects: pd.DataFrame) -> Rows:
-    return {str(step): frozenset(rows) for step, rows in rejects.groupby("step")["row_id"]}

@@ -62,8 +62,8 @@ from pipeline.engine.reply_lengths import lengths_of
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
-from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
+from pipeline.engine.usage.run_budget import Budget, Meter, metered
 from pipeline.engine.workflow import (
     IMPORTED_DOCUMENTS,
     INPUT_DOCUMENTS,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from pipeline.engine.usage.budget import Budget
+from pipeline.engine.usage.run_budget import Budget
 from pipeline.errors import ModelError, PromptTooLongError, UsageError, counted
 from pipeline.evaluation.answer_results import (
     AnswerEvaluation,

@@ -23,8 +23,8 @@ from pipeline.engine.documents.document_list import present_documents
 from pipeline.engine.documents.kept_documents import describe_source, name_of
 from pipeline.engine.extraction_check import health
 from pipeline.engine.run_report import RunReport
-from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal
+from pipeline.engine.usage.run_budget import Meter
 from pipeline.errors import DataError, UsageError, counted
 from pipeline.export.emit import emit, withdraw
 from pipeline.load.last_load import LoadedVersions

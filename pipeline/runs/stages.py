@@ -21,8 +21,8 @@ from pipeline.engine.reply_lengths import longest_replies
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
 from pipeline.engine.tasks import Workers, Workplace
-from pipeline.engine.usage.budget import Budget, estimated_tokens
 from pipeline.engine.usage.journal import Journal, read_usage, settle
+from pipeline.engine.usage.run_budget import Budget, estimated_tokens
 from pipeline.engine.workers import Processes
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import (

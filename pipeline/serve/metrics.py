@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.engine.usage.budget import THROTTLED
+from pipeline.engine.usage.run_budget import THROTTLED
 from pipeline.errors import UsageError
 from pipeline.models.base import Usage
 from pipeline.pages.environment import texts

@@ -14,8 +14,8 @@ from pipeline.engine.bill.expected_calls import Amount, Estimate
 from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.plan import ALL, Planner, tables_of
 from pipeline.engine.resources import Resources
-from pipeline.engine.usage.budget import Budget, Meter, MeteredChat
 from pipeline.engine.usage.journal import Journal, settle
+from pipeline.engine.usage.run_budget import Budget, Meter, MeteredChat
 from pipeline.engine.workflow import FILE_TEXT_UNITS, Workflow
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import Tokenizer, Tokens

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tour.md").read_text("utf-8")
+PAGES = ("tour.md", "tour-question.md")
 QUOTED = re.compile(r"^### (\S+)$|`([^`\n]+)`", re.MULTILINE)
 CODE_FILE = re.compile(r"[\w/]+(\.py|/)")
 FUNCTION = re.compile(r"([\w.]+)\(\)")
@@ -48,8 +48,10 @@ def missing_in(page: str) -> list[str]:
     return missing
 
 
-def test_all_that_the_tour_names_is_in_the_code():
-    assert missing_in(PAGE) == []
+@pytest.mark.parametrize("page", PAGES)
+def test_all_that_the_tour_names_is_in_the_code(page: str):
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert missing_in(text) == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.engine.usage.budget import Meter, MeteredChat, MeteredEmbedding
+from pipeline.engine.usage.run_budget import Meter, MeteredChat, MeteredEmbedding
 from pipeline.models.base import ChatModel, ChatRequest, EmbeddingModel, Usage
 from pipeline.models.here.builtin import TEXTS_AT_ONCE, BuiltinEmbedding
 from tests.engine.small_project import NoEmbedding, ScriptedChat

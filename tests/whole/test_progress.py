@@ -11,7 +11,7 @@ import pytest
 from pipeline.cli.progress import counting
 from pipeline.contract.registry import Registry, Tracker, registering_in, verb
 from pipeline.contract.schemas import DOCUMENTS, TEXT_UNITS, TEXTS
-from pipeline.engine.usage.budget import Meter, MeteredEmbedding
+from pipeline.engine.usage.run_budget import Meter, MeteredEmbedding
 from pipeline.models.here.builtin import TEXTS_AT_ONCE, BuiltinEmbedding
 from pipeline.verbs.extract_graph_fast import FastParams, extract_graph_fast
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs

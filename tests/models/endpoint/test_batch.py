@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.usage.budget import Budget, Meter
+from pipeline.engine.usage.run_budget import Budget, Meter
 from pipeline.errors import AuthError, BudgetError, ModelError, SettingsError, WaitingError
 from pipeline.models.base import ChatReply, ChatRequest, Talk, Tokens
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
