@@ -209,7 +209,9 @@ class _Asking:
     """The questions of one evaluation; ``notes`` and ``failed`` are collected."""
 
     def __init__(self, setup: AnswerSetup, target: AnswerTarget, targets: Targets) -> None:
-        self.setup, self.target, self.targets = setup, target, targets
+        self.setup = setup
+        self.target = target
+        self.targets = targets
         self.notes: list[str] = []
         self.failed: list[tuple[str, Question, str]] = []
 

@@ -153,8 +153,9 @@ def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:
 
 def _describe_unknown(question: Question, unknown: Mapping[Gold, str]) -> str:
     """Return the first unknown gold of the question with its line and the reason."""
-    gold = next(gold for gold in question.gold if gold in unknown)
-    return f"line {question.line}: {gold.kind} '{gold.name}': {unknown[gold]}"
+    first_unknown = next(gold for gold in question.gold if gold in unknown)
+    reason = unknown[first_unknown]
+    return f"line {question.line}: {first_unknown.kind} '{first_unknown.name}': {reason}"
 
 
 class _Retrievals:
@@ -164,7 +165,9 @@ class _Retrievals:
     """
 
     def __init__(self, setup: Setup, searched: SearchTarget, targets: Targets) -> None:
-        self.setup, self.searched, self.targets = setup, searched, targets
+        self.setup = setup
+        self.searched = searched
+        self.targets = targets
         self.chunk_top_k = max(searched.defaults.chunk_top_k, *setup.ks)
         self.seen: dict[str, tuple[str, str]] = {}
         self.notes: list[str] = []

@@ -119,7 +119,9 @@ def _read_record(folder: Path) -> dict[str, _EmittedFile]:
 
 
 def _write_record(folder: Path, files: Mapping[str, _EmittedFile]) -> None:
-    entries = {name: [emitted.table, emitted.file] for name, emitted in files.items()}
+    entries: dict[str, list[str]] = {}
+    for name, emitted in files.items():
+        entries[name] = [emitted.table, emitted.file]
     write_json(folder / RECORD, entries)
 
 

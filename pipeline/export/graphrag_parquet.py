@@ -216,8 +216,8 @@ def _group_by_unit(table: pa.Table) -> pd.Series:
 
 def _look_up_lists(ids: pa.ChunkedArray, lists: pd.Series) -> list[list[str]]:
     """Return the list of each id, empty if there is none; the index of ``lists`` has ids."""
-    known = dict(zip(lists.index, lists, strict=True))
-    return [known.get(id, []) for id in ids.to_pylist()]
+    list_of_id = dict(zip(lists.index, lists, strict=True))
+    return [list_of_id.get(id, []) for id in ids.to_pylist()]
 
 
 def _make_communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:

@@ -173,11 +173,13 @@ def _lay_out(graph: "nx.DiGraph") -> None:
     """
     import networkx as nx
 
-    if all({"x", "y"} <= attributes.keys() for _, attributes in graph.nodes(data=True)):
+    are_placed = [{"x", "y"} <= attributes.keys() for _, attributes in graph.nodes(data=True)]
+    if all(are_placed):
         return
     # The options are a mapping because the type stubs do not know "method".
     options: dict[str, Any] = {"seed": SEED, "method": "force"}
-    for node, (x, y) in nx.spring_layout(nx.Graph(graph), **options).items():
+    layout = nx.spring_layout(nx.Graph(graph), **options)
+    for node, (x, y) in layout.items():
         graph.nodes[node].update(x=float(x), y=float(y))
 
 
@@ -192,30 +194,45 @@ def _place_spots(graph: "nx.DiGraph", focus: str, colours: dict[str, str]) -> di
         return {}
     nodes = nodes.assign(focus=nodes.index == focus, x=_spread(nodes["x"]), y=_spread(nodes["y"]))
     nodes = nodes.sort_values(["focus", "degree"], ascending=False, kind="stable")
-    taken: list[tuple[float, float, float]] = []
+    labels: list[_Label] = []
     spots: dict[str, Spot] = {}
     for id, node in nodes.iterrows():
         x = MARGIN + (WIDTH - 2 * MARGIN) * node["x"]
         y = MARGIN + (HEIGHT - FOOT - 2 * MARGIN) * node["y"]
         radius = 4 + min(float(node["degree"]) ** 0.5, 12)
-        label = _shorten_text(str(node["name"]), LONGEST_LABEL)
-        half_width = CHARACTER * len(label) / 2
+        text = _shorten_text(str(node["name"]), LONGEST_LABEL)
+        half_width = CHARACTER * len(text) / 2
+        # At the side of the picture, a label is moved inwards.
         label_x = min(max(x, half_width), WIDTH - half_width)
-        label_y = y - radius - 3
-        has_room = all(
-            abs(label_x - other_x) > half_width + other_half or abs(label_y - other_y) > LINE
-            for other_x, other_y, other_half in taken
-        )
+        label = _Label(label_x, y - radius - 3, half_width)
+        has_room = not any(label.overlaps(other) for other in labels)
         if has_room:
-            taken.append((label_x, label_y, half_width))
-        else:
-            label = ""
+            labels.append(label)
         description = _shorten_text(str(node["description"]), LONGEST_TEXT)
-        tooltip = f"{node['name']} ({node['type']})\n{description}"
-        colour = colours.get(node["type"], OTHERS)
-        is_focus = bool(node["focus"])
-        spots[str(id)] = Spot(x, y, radius, colour, label, label_x, tooltip, is_focus)
+        spots[str(id)] = Spot(
+            x=x,
+            y=y,
+            radius=radius,
+            colour=colours.get(node["type"], OTHERS),
+            label=text if has_room else "",
+            label_x=label_x,
+            tooltip=f"{node['name']} ({node['type']})\n{description}",
+            focus=bool(node["focus"]),
+        )
     return spots
+
+
+class _Label(NamedTuple):
+    """The place of a label: the middle of its line, and half of its width."""
+
+    x: float
+    y: float
+    half_width: float
+
+    def overlaps(self, other: "_Label") -> bool:
+        is_beside = abs(self.x - other.x) > self.half_width + other.half_width
+        is_above_or_below = abs(self.y - other.y) > LINE
+        return not is_beside and not is_above_or_below
 
 
 def _spread(places: pd.Series) -> pd.Series:
@@ -223,11 +240,15 @@ def _spread(places: pd.Series) -> pd.Series:
 
     The middle of a layout is crowded; the order spreads it.
     """
+    in_the_middle = places * 0 + 0.5
     if len(places) == 1:
-        return places * 0 + 0.5
-    width = places.max() - places.min()
-    by_place = (places - places.min()) / width if width else places * 0 + 0.5
-    by_order = (places.rank(method="first") - 1) / (len(places) - 1)
+        return in_the_middle
+    least = places.min()
+    width = places.max() - least
+    by_place = (places - least) / width if width else in_the_middle
+    # Ranks begin at 1.
+    order = places.rank(method="first") - 1
+    by_order = order / (len(places) - 1)
     return (by_place + by_order) / 2
 
 

@@ -253,7 +253,9 @@ def _known_referents(
 def _owners_of_short_forms(known: dict[str, Referent]) -> dict[str, list[Referent]]:
     """Map the match key of each short form to the referents that it may be short for."""
     owners: dict[str, list[Referent]] = defaultdict(list)
-    for referent in dict.fromkeys(known.values()):
+    # Several keys may mean the document's title.
+    distinct_referents = dict.fromkeys(known.values())
+    for referent in distinct_referents:
         for short in short_forms(referent.name, referent.type):
             owners[match_key(short)].append(referent)
     return owners

@@ -269,10 +269,9 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     AuditLog(project.root / AUDIT).forget(target.names)
     newest_run = max((run.run_id for run in runs), default="")
     history = forget_history(project, subject.workflows, newest_run)
-    all_cleaned = intention.cleaned
-    unreached = {
-        workspace: why for workspace, why in found.unreached.items() if workspace not in all_cleaned
-    }
+    unreached = dict(found.unreached)
+    for workspace in intention.cleaned:
+        unreached.pop(workspace, None)
     if unreached or LoadedWorkspaces(project.root).damaged:
         intentions.save(replace(intention, done_here=True))
     else:
@@ -291,18 +290,18 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
             f" 'graphmill load --set workspace={workspace.name}', then purge again"
         )
     return PurgeReport(
-        target.source,
-        tuple(runs),
-        history.replies,
-        history.snapshots.total.files,
-        intention.embedded is not None,
-        history.unowned,
-        target.path is not None,
-        intention.rows,
-        {str(workspace): counts for workspace, counts in cleaned.items()},
-        _describe_unreached(project, target, unreached, found.foreign),
-        notes,
-        hashed,
+        document=target.source,
+        runs=tuple(runs),
+        forgotten=history.replies,
+        files=history.snapshots.total.files,
+        rebuilt=intention.embedded is not None,
+        unowned=history.unowned,
+        file=target.path is not None,
+        rows=intention.rows,
+        workspaces={str(workspace): counts for workspace, counts in cleaned.items()},
+        unreached=_describe_unreached(project, target, unreached, found.foreign),
+        notes=notes,
+        hashed=hashed,
     )
 
 
@@ -313,14 +312,14 @@ def _begun(project: Services, subject: _Subject) -> PurgeIntent:
     If the document has come back since an earlier purge, workspaces that were cleaned then do not
     count as cleaned: it may have been loaded again.
     """
-    before, target = subject.intention, subject.target
-    if before and not before.done_here:
-        return before
+    earlier, target = subject.intention, subject.target
+    if earlier and not earlier.done_here:
+        return earlier
     rows = rows_of(project.snapshots, target)
-    cleaned = before.cleaned if before and not rows and target.path is None else ()
-    return PurgeIntent(
-        target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned
-    )
+    is_still_gone = not rows and target.path is None
+    cleaned = earlier.cleaned if earlier and is_still_gone else ()
+    embedded = workspaces.shown(project, subject.found)
+    return PurgeIntent(target.source, rows, embedded, cleaned=cleaned)
 
 
 def _texts_of(project: Services, subject: _Subject) -> dict[str, str]:

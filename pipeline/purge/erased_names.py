@@ -38,7 +38,8 @@ class ErasedNames(NameSearch):
     hash_name: Callable[[str], str]
 
     def are_in(self, text: str) -> bool:
-        return any(self.hash_name(part) in self.names for part in self._parts(words_of(text)))
+        parts = self._parts(words_of(text))
+        return any(self.hash_name(part) in self.names for part in parts)
 
     def is_deleted(self, name: str) -> bool:
         """Return whether this is the whole name of an entity that was deleted."""
@@ -48,7 +49,8 @@ class ErasedNames(NameSearch):
     def _parts(self, text: str) -> Iterator[str]:
         """Yield the parts of a text that are as long as one of the names."""
         words = text.split()
-        for length, is_syllabic in {(one.length, one.is_syllabic) for one in self.names.values()}:
+        lengths = {(name.length, name.is_syllabic) for name in self.names.values()}
+        for length, is_syllabic in lengths:
             if is_syllabic:
                 for start in range(len(text) - length + 1):
                     yield text[start : start + length]
@@ -81,9 +83,11 @@ def remove_corrections(project: Services, names: NameSearch) -> list[Decision]:
     with lock_corrections(project):
         for line in read_lines(file):
             decision = line.decision
-            is_named = names.are_in_values(decision.model_dump(mode="json"))
-            is_removed = is_named and not isinstance(decision, DeleteEntity)
-            (removed if is_removed else kept).append(decision)
+            has_name = names.are_in_values(decision.model_dump(mode="json"))
+            if has_name and not isinstance(decision, DeleteEntity):
+                removed.append(decision)
+            else:
+                kept.append(decision)
         if removed:
             write_decisions(file, kept)
     return removed

@@ -106,12 +106,15 @@ class PurgeIntents:
 
 
 def _read_intent(document: str, entry: Mapping[str, Any]) -> PurgeIntent:
-    embedded = entry["embedded"]
+    rows = {str(workflow): dict(tables) for workflow, tables in entry["rows"].items()}
+    embedded: tuple[WorkspaceContents, ...] | None = None
+    if entry["embedded"] is not None:
+        embedded = tuple(WorkspaceContents(**fields) for fields in entry["embedded"])
     return PurgeIntent(
-        document,
-        {str(workflow): dict(tables) for workflow, tables in entry["rows"].items()},
-        None if embedded is None else tuple(WorkspaceContents(**each) for each in embedded),
-        bool(entry["remade"]),
-        bool(entry["done_here"]),
-        tuple(Workspace(**each) for each in entry["cleaned"]),
+        document=document,
+        rows=rows,
+        embedded=embedded,
+        remade=bool(entry["remade"]),
+        done_here=bool(entry["done_here"]),
+        cleaned=tuple(Workspace(**fields) for fields in entry["cleaned"]),
     )

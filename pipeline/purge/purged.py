@@ -110,12 +110,14 @@ class PurgedDocuments:
         with alone_in(self.list.parent):
             persons = dict(self._persons())
             for name in names:
-                words, has_no_spaces = words_of(name), any(map(is_syllabic, name))
+                words = words_of(name)
+                # A name without spaces is looked for by its characters, not by its words.
+                has_no_spaces = any(map(is_syllabic, name))
                 length = len(words) if has_no_spaces else len(words.split())
                 hashed = self._hash_name(words)
-                before = persons.get(hashed)
+                earlier = persons.get(hashed)
                 # A second erasure that keeps nothing takes no deletion back.
-                is_deleted = deleted or (before is not None and before.is_deleted)
+                is_deleted = deleted or (earlier is not None and earlier.is_deleted)
                 persons[hashed] = ErasedName(_today(), length, has_no_spaces, is_deleted)
             self._save(self.all(), persons)
 
@@ -143,10 +145,15 @@ class PurgedDocuments:
         documents = self.all()
         if not documents:
             return {}
-        names = {name for source in sources for name in names_within(source)}
-        hashes = {name: self._hash_name(name) for name in names}
-        found = {name: documents[one] for name, one in hashes.items() if one in documents}
-        return dict(sorted(found.items()))
+        names: set[str] = set()
+        for source in sources:
+            names.update(names_within(source))
+        day_of: dict[str, str] = {}
+        for name in sorted(names):
+            hashed = self._hash_name(name)
+            if hashed in documents:
+                day_of[name] = documents[hashed]
+        return day_of
 
     def require_key(self) -> None:
         """Raise DataError if the list has entries, but not the key by which they are known."""
@@ -159,7 +166,9 @@ class PurgedDocuments:
 
     def _hash_name(self, source: str) -> str:
         key = secret_in(self.key).encode()
-        return hmac.new(key, source.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+        # The name of a file may have bytes that are no text, which stand as lone surrogates.
+        name = source.encode(errors="surrogatepass")
+        return hmac.new(key, name, hashlib.sha256).hexdigest()
 
     def _persons(self) -> dict[str, ErasedName]:
         try:
@@ -175,7 +184,8 @@ class PurgedDocuments:
     def _save(self, documents: Mapping[str, str], persons: Mapping[str, ErasedName]) -> None:
         content: dict[str, object] = {"documents": dict(sorted(documents.items()))}
         if persons:
-            content["persons"] = {hashed: asdict(persons[hashed]) for hashed in sorted(persons)}
+            entries = {hashed: asdict(persons[hashed]) for hashed in sorted(persons)}
+            content["persons"] = entries
         write_json(self.list, content)
 
 
@@ -186,7 +196,7 @@ def _today() -> str:
 def names_within(source: str) -> Iterator[str]:
     """Yield the names by which a document may have been purged: its own, its file, its archive."""
     yield source
-    file = source.rpartition("#")[0]
+    file, _, _ = source.rpartition("#")
     if file:
         yield file
     archive = _ARCHIVE.match(source)

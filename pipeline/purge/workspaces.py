@@ -139,12 +139,16 @@ def refuse_lost(project: Services, found: WorkspaceSearch) -> None:
 
 def holds(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]) -> bool:
     """Return whether a workspace shows a document whose source fits."""
-    return any(_shows(project, held, fits) for held in found.held if held.workspace.kind != NEO4J)
+    # A graph in Neo4j has no sources of documents.
+    with_documents = [held for held in found.held if held.workspace.kind != NEO4J]
+    return any(_shows(project, held, fits) for held in with_documents)
 
 
 def _shows(project: Services, held: OwnWorkspace, fits: Callable[[str], bool]) -> bool:
+    """Return whether a workspace in PostgreSQL shows a document whose source fits."""
     with _open_postgres(project, held.settings, "postgres") as store:
-        return any(fits(document.source) for document in store.documents())
+        sources = (document.source for document in store.documents())
+        return any(map(fits, sources))
 
 
 def left_to_others(
@@ -160,7 +164,7 @@ def left_to_others(
             shows_document[held.workspace.name] = _shows(project, held, fits)
     left_alone: dict[Workspace, str] = {}
     for held in found.elsewhere:
-        # A graph shows what the text units of the same workspace show. It may have none.
+        # Without text units of the same workspace, it cannot be known what a graph shows.
         may_show = shows_document.get(held.workspace.name, True)
         if may_show:
             place = held.live.place or "which is not known"

@@ -342,8 +342,11 @@ def build_answer_request(prepared: PreparedQuery) -> ChatRequest:
 
 def read_reply(reply: ChatReply, prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
     """Return the answer in a reply. Raises ModelError if the call failed."""
-    refuse_failed(reply, count_tokens(prepared.messages, resources.tokenizer))
-    text, (abstention, cited) = join_pieces(read_answer(iter([reply.text]), prepared, resources))
+    tokens_sent = count_tokens(prepared.messages, resources.tokenizer)
+    refuse_failed(reply, tokens_sent)
+    # The whole reply is a stream of one piece.
+    pieces = read_answer(iter([reply.text]), prepared, resources)
+    text, (abstention, cited) = join_pieces(pieces)
     return AnswerText(text, abstention, cited, reply)
 
 
@@ -360,23 +363,21 @@ def _trace_reports(
     from pipeline.query.reports.sources import add_report_sources
 
     try:
-        return add_report_sources(
+        with_sources = add_report_sources(
             context, said.text, said.cited.reports, prepared.request, resources
-        ), ()
+        )
     except (BudgetError, ModelError, NoSuchModelError, StoreError) as error:
         return context, (f"the passages that the reports rest on were not found ({error})",)
+    return with_sources, ()
 
 
 def list_cited_references(context: Context, cited: Cited) -> tuple[Reference, ...]:
     """Return the cited references in the order of the text, then the sources of cited reports."""
     by_id = {entry.id: entry for entry in context.references}
-    of_reports = [
-        entry.id
-        for number in cited.reports
-        for entry in context.references
-        if number in entry.reports
-    ]
-    numbers = dict.fromkeys([*cited.sources, *of_reports])
+    numbers = dict.fromkeys(cited.sources)
+    for report in cited.reports:
+        sources = [entry.id for entry in context.references if report in entry.reports]
+        numbers |= dict.fromkeys(sources)
     return tuple(by_id[number] for number in numbers if number in by_id)
 
 
@@ -409,11 +410,13 @@ def _cites_nothing(prepared: PreparedQuery, said: AnswerText) -> bool:
 
     A request with a system prompt of its own does not ask for citations.
     """
-    context, request = prepared.context, prepared.request
-    is_asked_to_cite = said.reply is not None and not said.abstention and not request.system_prompt
+    is_answer_of_model = said.reply is not None and not said.abstention
+    if not is_answer_of_model or prepared.request.system_prompt:
+        return False
+    context = prepared.context
     has_sources = bool(context.references) or len(context.reports.records) > 0
     cites_something = bool(said.cited.sources or said.cited.records)
-    return is_asked_to_cite and has_sources and not cites_something
+    return has_sources and not cites_something
 
 
 def _read_opening(pieces: Iterator[str]) -> str:
@@ -429,8 +432,10 @@ def _read_opening(pieces: Iterator[str]) -> str:
 
 def _may_decline(opening: str) -> bool:
     """Return whether a reply that begins so may yet turn out to be the sign of no answer."""
-    said = re.sub(r"[\W_]+", "", opening).casefold()
-    return len(opening) < LONGEST_OPENING and any(sign.startswith(said) for sign in _DECLINING)
+    if len(opening) >= LONGEST_OPENING:
+        return False
+    letters = re.sub(r"[\W_]+", "", opening).casefold()
+    return any(sign.startswith(letters) for sign in _DECLINING)
 
 
 def sum_usage(*replies: ChatReply | None) -> dict[str, int]:

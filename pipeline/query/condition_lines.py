@@ -45,16 +45,19 @@ def read_conditions(lines: list[str]) -> dict[str, Any]:
 
 def _read_line(line: str) -> tuple[str, str, Any]:
     """Return the field, the operator and the value of a condition. Raises UsageError."""
-    forms = (_COMPARISON, _WORD, _EXISTS)
-    found = [match for form in forms if (match := form.fullmatch(line.strip()))]
-    if not found:
+    stripped = line.strip()
+    matches = [form.fullmatch(stripped) for form in (_COMPARISON, _WORD, _EXISTS)]
+    fitting = [match for match in matches if match]
+    if not fitting:
         raise _refusal(line, f"no condition; {_FORMS}")
     # The operator that comes first counts: what follows is the value.
-    match = min(found, key=lambda match: match.start("operator"))
-    field, ending = match["field"], _ENDS_WITH_WORD.fullmatch(match["field"])
+    condition = min(fitting, key=lambda match: match.start("operator"))
+    field = condition["field"]
+    ending = _ENDS_WITH_WORD.fullmatch(field)
     if ending:
         raise _refusal(line, f"'{ending[1]}' and another operator; {_FORMS}")
-    operator, value = " ".join(match["operator"].split()), (match["value"] or "").strip()
+    operator = " ".join(condition["operator"].split())
+    value = (condition["value"] or "").strip()
     if operator == "exists":
         if value not in ("", "true", "false"):
             raise _refusal(line, f"exists takes true or false; {_FORMS}")

@@ -38,10 +38,10 @@ def resolve_properties(where: Conditions, vectors: VectorReads) -> Conditions:
             continue
         if name not in forms:
             raise _unknown(field, vectors)
-        resolved[field] = {
-            operator: _resolve(field, operator, operand, forms[name])
-            for operator, operand in condition.items()
-        }
+        comparisons: dict[str, Any] = {}
+        for operator, operand in condition.items():
+            comparisons[operator] = _resolve(field, operator, operand, forms[name])
+        resolved[field] = comparisons
     return resolved
 
 
@@ -61,18 +61,21 @@ def _resolve(field: str, operator: str, operand: Any, forms: Sequence[PropertyFo
     if operator == "exists":
         return operand
     comparisons: list[Comparison] = []
-    for one in operand if isinstance(operand, list) else [operand]:
-        values = {form: _read_operand(operator, one, form) for form in forms}
-        read = [
-            Comparison(form.type, form.unit, value)
-            for form, value in values.items()
-            if not isinstance(value, Fault)
-        ]
-        if not read:
-            [fault, *_] = [value for value in values.values() if isinstance(value, Fault)]
-            asked = f"'{field}' {operator} {one}"
-            raise UsageError(f"where: {asked}: {fault.fact}; write a value of the property")
-        comparisons += read
+    items = operand if isinstance(operand, list) else [operand]
+    for item in items:
+        comparisons_of_item: list[Comparison] = []
+        faults: list[Fault] = []
+        for form in forms:
+            value = _read_operand(operator, item, form)
+            if isinstance(value, Fault):
+                faults.append(value)
+            else:
+                comparisons_of_item.append(Comparison(form.type, form.unit, value))
+        if not comparisons_of_item:
+            condition = f"'{field}' {operator} {item}"
+            fact = faults[0].fact
+            raise UsageError(f"where: {condition}: {fact}; write a value of the property")
+        comparisons += comparisons_of_item
     return comparisons
 
 

@@ -35,14 +35,17 @@ def extract_table(text_units: pd.DataFrame, documents: pd.DataFrame) -> pd.DataF
     the row, and ``valid_from`` and ``valid_to`` if it has these dates. All records of a row belong
     to the first text unit of its document.
     """
-    wanted = documents[documents["id"].isin(text_units["document_id"])]
+    is_wanted = documents["id"].isin(text_units["document_id"])
+    wanted = documents[is_wanted]
     metadata_of = dict(zip(wanted["id"], wanted["metadata"], strict=True))
-    columns = (text_units[name] for name in ("id", "document_id", "order"))
+    # The records belong to the first text unit of a document.
+    first_units = text_units[text_units["order"] == 0]
     rows: list[dict[str, Any]] = []
-    for unit, document, place in zip(*columns, strict=True):
-        if place != 0 or document not in metadata_of:
+    for unit, document in zip(first_units["id"], first_units["document_id"], strict=True):
+        if document not in metadata_of:
             continue
-        record = json.loads(metadata_of[document] or "{}").get("record", {})
+        metadata = json.loads(metadata_of[document] or "{}")
+        record = metadata.get("record", {})
         for order, fields in enumerate(_records_of(record)):
             rows.append({"text_unit_id": unit, "order": order, **BLANK, **fields})
     return EXTRACTIONS.frame(rows)

@@ -68,7 +68,8 @@ class _Rejects:
 
     def add(self, file: str, id: str, kind: str, reason: str, message: str) -> None:
         where = clean(f"{file}: {id}" if id else file)
-        self.rows.append(make_reject(where, reason, clean(f"{where}: {message}"), kind))
+        text = clean(f"{where}: {message}")
+        self.rows.append(make_reject(where, reason, text, kind))
 
 
 @dataclass(frozen=True)

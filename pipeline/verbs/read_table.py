@@ -348,16 +348,17 @@ def _record_of(row: TableRow) -> dict[str, Any]:
     parts = dataclasses.asdict(row)
     for name in ("line", "key", "document", "date", "properties", "valid_from", "valid_to"):
         del parts[name]
-    # Master data without aliases are told by an empty list.
-    said = {name: value for name, value in parts.items() if value not in ("", None)}
-    return said | {"properties": row.attributes}
+    # An empty list stays: it tells master data without aliases from other rows.
+    filled = {name: value for name, value in parts.items() if value not in ("", None)}
+    return filled | {"properties": row.attributes}
 
 
 def _reject_row(file: InputFile, fault: Fault) -> dict[str, str]:
     """Return a row of REJECTS; its id is the file, with the line of the fault."""
     name = _name_of(file)
     place = f"{name}:{fault.line}" if fault.line else name
-    return make_reject(place, fault.reason, clean(f"{place}: {fault.message}"), _choose_kind(fault))
+    message = clean(f"{place}: {fault.message}")
+    return make_reject(place, fault.reason, message, _choose_kind(fault))
 
 
 def _choose_kind(fault: Fault) -> str:

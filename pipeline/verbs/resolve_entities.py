@@ -218,7 +218,8 @@ def _ask_judge(
 def _write_question(pair: tuple[int, int], entities: pd.DataFrame) -> Question:
     """Return the question whether the entities at these two positions are the same."""
     one, other = (entities.iloc[position] for position in pair)
-    return Question(f"{one['id']}+{other['id']}", _describe(one), _describe(other))
+    row_id = f"{one['id']}+{other['id']}"
+    return Question(row_id, _describe(one), _describe(other))
 
 
 def _describe(entity: "pd.Series[Any]") -> Entry:
@@ -244,7 +245,8 @@ def _map_to_heads(
 def _loop_rows(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
     """Yield a row of REJECTS for each relationship whose ends have become one entity."""
     for id, source, target in loops[["id", "source", "target"]].itertuples(index=False):
-        yield make_reject(id, "self_loop", f"{source!r} and {target!r} are one entity now")
+        message = f"{source!r} and {target!r} are one entity now"
+        yield make_reject(id, "self_loop", message)
 
 
 def _unjudged_rows(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:

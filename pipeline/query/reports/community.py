@@ -86,14 +86,16 @@ def _choose(request: QueryRequest, resources: QueryResources) -> Talk[ReportChoi
     reports, notes = _read_level(0, request, resources)
     for level in range(request.community_level + 1):
         ratings = yield from _rate(reports, request, resources, tree)
+        # A report without a rating counts as relevant.
         relevant = [report for report in reports if ratings.get(report.id, RELEVANT) >= RELEVANT]
-        for parent in {report.parent for report in relevant} - tree.uncovered:
+        parents = {report.parent for report in relevant}
+        for parent in parents - tree.uncovered:
             tree.relevant.pop(parent, None)
+        children: list[str] = []
         for report in relevant:
             tree.relevant[report.id] = report
-        children = [
-            child for report in relevant if report.id in ratings for child in report.children
-        ]
+            if report.id in ratings:
+                children += report.children
         if level == request.community_level or not children:
             break
         reports, more_notes = _read_by_id(children, request, resources)
@@ -137,13 +139,13 @@ def _rate(
 
     All reports of a window whose reply cannot be read count as relevant.
     """
+    # Summaries are enough to rate reports, and much shorter.
     numbered = [
         replace(report, number=number, content=report.summary)
         for number, report in enumerate(reports, 1)
     ]
-    windows = pack_windows(
-        numbered, compute_window_budget(request, resources, RATE), resources.tokenizer
-    )
+    budget = compute_window_budget(request, resources, RATE)
+    windows = pack_windows(numbered, budget, resources.tokenizer)
     calls_left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
     shown = windows[:calls_left]
     form = resources.answering_in(formats.RATINGS, request.model)
@@ -157,9 +159,12 @@ def _rate(
     tree.notes.extend(note_failures(replies, "windows of ratings"))
     ratings: dict[int, float] = {}
     for window, reply in zip(shown, replies, strict=True):
-        found = parse_ratings(reply.text)
+        ratings_in_reply = parse_ratings(reply.text)
         for number in window.numbers:
-            ratings[number] = RELEVANT if found is None else found.get(number, 0.0)
+            if ratings_in_reply is None:
+                ratings[number] = RELEVANT
+            else:
+                ratings[number] = ratings_in_reply.get(number, 0.0)
     tree.unrated += len(reports) - len(ratings)
     return {report.id: ratings[report.number] for report in numbered if report.number in ratings}
 

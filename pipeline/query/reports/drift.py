@@ -7,14 +7,13 @@ answers (DRIFT search of Microsoft GraphRAG: dynamic reasoning, flexible travers
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
 from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
 from pipeline.query import formats
-from pipeline.query.context import RESERVE, Context, Numbered, Numbers, Table
+from pipeline.query.context import RESERVE, Context, Numbered, Numbers, Reference, Table
 from pipeline.query.data_citations import DataCitations
 from pipeline.query.messages import build_call_messages, count_tokens
 from pipeline.query.mixed_context import build_mixed_context, list_citable
@@ -37,7 +36,7 @@ from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import QuestionVectors, find_evidence, find_nearest_ids
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
-from pipeline.stores.records import Report
+from pipeline.stores.records import Attribute, Report
 
 PRIMER, LOCAL = "drift_primer", "drift_local"
 LAST_CALL = 1
@@ -93,18 +92,22 @@ class LocalContexts:
     def merged_with(self, first: Context) -> Context:
         """Return all records of ``first`` and the built contexts, each once, a window per call."""
         contexts = [first, *self.built]
-        references = {entry.id: entry for context in contexts for entry in context.references}
-        own = [context.attributes for context in contexts]
-        windows = (*first.windows, *(context.text for context in self.built))
+        references: dict[int, Reference] = {}
+        # A dictionary keeps each value once, in order.
+        attributes: dict[Attribute, None] = {}
+        for context in contexts:
+            references |= {entry.id: entry for entry in context.references}
+            attributes |= dict.fromkeys(context.attributes)
+        windows_of_searches = [context.text for context in self.built]
         return Context(
-            _merge_tables([context.entities for context in contexts]),
-            _merge_tables([context.relationships for context in contexts]),
-            _merge_tables([context.chunks for context in contexts]),
-            tuple(references[number] for number in sorted(references)),
-            _merge_tables([context.reports for context in contexts]),
-            _merge_tables([context.claims for context in contexts]),
-            windows,
-            attributes=list(dict.fromkeys(chain.from_iterable(own))),
+            entities=_merge_tables([context.entities for context in contexts]),
+            relationships=_merge_tables([context.relationships for context in contexts]),
+            chunks=_merge_tables([context.chunks for context in contexts]),
+            references=tuple(references[number] for number in sorted(references)),
+            reports=_merge_tables([context.reports for context in contexts]),
+            claims=_merge_tables([context.claims for context in contexts]),
+            windows=(*first.windows, *windows_of_searches),
+            attributes=list(attributes),
         )
 
     def _find_all(
@@ -128,7 +131,9 @@ class LocalContexts:
         tokenizer = self.resources.tokenizer
         without_evidence = build_call_messages(self.request, self.resources, LOCAL, "", question)
         overhead = count_tokens(without_evidence, tokenizer)
-        total = min(self.request.max_total_tokens, self.request.max_map_tokens + overhead + RESERVE)
+        # So much that max_map_tokens are left for the evidence.
+        needed = self.request.max_map_tokens + overhead + RESERVE
+        total = min(self.request.max_total_tokens, needed)
         local = self._as_local(question).model_copy(update={"max_total_tokens": total})
         return build_mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
 
@@ -141,12 +146,15 @@ class LocalContexts:
 def _merge_tables(tables: Sequence[Table[Numbered]]) -> Table[Numbered]:
     """Return one table with each record once, by number; tokens and ``dropped`` are sums."""
     records: dict[str, Numbered] = {}
-    for record in chain.from_iterable(table.records for table in tables):
-        records.setdefault(record.id, record)
-    ordered = sorted(records.values(), key=lambda record: record.number)
-    tokens = sum(table.tokens for table in tables)
-    dropped = sum(table.dropped for table in tables)
-    return Table(ordered, "", tokens, dropped)
+    tokens = 0
+    dropped = 0
+    for table in tables:
+        for record in table.records:
+            records.setdefault(record.id, record)
+        tokens += table.tokens
+        dropped += table.dropped
+    by_number = sorted(records.values(), key=lambda record: record.number)
+    return Table(by_number, "", tokens, dropped)
 
 
 @dataclass
@@ -177,7 +185,8 @@ class FollowUps:
         """
         self._open.sort()
         n_chosen = max(most, 0)
-        chosen, self._open = self._open[:n_chosen], self._open[n_chosen:]
+        chosen = self._open[:n_chosen]
+        self._open = self._open[n_chosen:]
         return [question for _, _, question in chosen]
 
 

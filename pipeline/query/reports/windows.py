@@ -61,7 +61,8 @@ def pack_windows(reports: Iterable[Report], budget: int, tokenizer: Tokenizer) -
     its summary, and left out if that is too long too.
     """
     frame = count_frame_tokens(tokenizer)
-    return list(_pack(build_report_rows(reports, tokenizer), budget - frame, frame))
+    rows = build_report_rows(reports, tokenizer)
+    return list(_pack(rows, budget - frame, frame))
 
 
 def pack_at_most(
@@ -122,7 +123,8 @@ def compute_window_budget(request: QueryRequest, resources: QueryResources, prom
     """
     without_evidence = build_call_messages(request, resources, prompt, "", request.query)
     overhead = count_tokens(without_evidence, resources.tokenizer)
-    return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
+    room = request.max_total_tokens - overhead - RESERVE
+    return max(min(request.max_map_tokens, room), 0)
 
 
 def build_report_context(reports: Sequence[Report], windows: Sequence[Window]) -> Context:

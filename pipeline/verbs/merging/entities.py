@@ -91,9 +91,11 @@ def _rank_types(entities: Codes, records: pd.DataFrame, number: int) -> tuple[pd
     distinct_pairs = weights.index.to_numpy(dtype=np.int64)
     entity, type = split_pairs(distinct_pairs, size)
     counts = weights.round().astype("int64").to_numpy()
-    vague_texts = np.isin(types.texts.to_numpy(zero_copy_only=False), VAGUE_TYPES)
-    is_vague = vague_texts[type]
+    distinct_types = types.texts.to_numpy(zero_copy_only=False)
+    is_vague_type = np.isin(distinct_types, VAGUE_TYPES)
+    is_vague = is_vague_type[type]
 
+    # lexsort sorts by its last key first. Codes sort as their texts do.
     best_first = np.lexsort([type, -counts, is_vague, entity])
     entity = entity[best_first]
     counts = counts[best_first]

@@ -71,13 +71,14 @@ def _merge_keywords(relationships: Codes, keywords: pd.Series, number: int) -> p
     ``relationships`` has the code of each record's relationship.
     """
     lists = one_array(keywords, STRINGS)
-    row = pc.list_parent_indices(lists).to_numpy()
     items = lists.flatten()
     is_filled = items.is_valid().to_numpy(zero_copy_only=False)
-    row = row[is_filled]
+    row_of_item = pc.list_parent_indices(lists).to_numpy()
+    row = row_of_item[is_filled]
     words = encode(items.drop_null().to_pandas())
-    is_mark = pc.equal(words.texts, CO_OCCURS).to_numpy(zero_copy_only=False)
-    is_mark = is_mark[words.codes]
+    # Compared once for each distinct word.
+    is_word_mark = pc.equal(words.texts, CO_OCCURS).to_numpy(zero_copy_only=False)
+    is_mark = is_word_mark[words.codes]
 
     size = len(words.texts)
     relationship_and_word = pair_codes(relationships[row], words.codes, size)
@@ -87,9 +88,11 @@ def _merge_keywords(relationships: Codes, keywords: pd.Series, number: int) -> p
     relationship, word = split_pairs(pairs, size)
     stated_items = _stand_before(is_mark, row)
     # A keyword is stated if one of the records states it.
-    statements = np.bincount(pair_of_item[stated_items], minlength=len(pairs))
+    n_statements = np.bincount(pair_of_item[stated_items], minlength=len(pairs))
+    # Stated keywords have rank 0, CO_OCCURS has rank 1, the others rank 2.
     unstated_rank = np.where(is_mark[first], 1, 2)
-    rank = np.where(statements > 0, 0, unstated_rank)
+    rank = np.where(n_statements > 0, 0, unstated_rank)
+    # lexsort sorts by its last key first.
     best_first = np.lexsort([first, -counts, rank, relationship])
     texts = words.decode(word[best_first])
     return build_lists(relationship[best_first], number, texts)
@@ -101,8 +104,12 @@ def _stand_before(marks: np.ndarray, row: np.ndarray) -> np.ndarray:
     ``marks`` says which items are marks; a mark itself does not count as standing before one.
     ``row`` has the number of each item's list; the items come list by list.
     """
+    # The number of marks in all lists up to each item, itself included.
     marks_so_far = np.cumsum(marks)
+    # A list begins where the number of the list changes, and ends where the next one begins.
     starts = np.flatnonzero(np.diff(row, prepend=-1))
     lengths = np.diff(np.append(starts, len(row)))
     marks_before_list = marks_so_far[starts] - marks[starts]
-    return marks_so_far == np.repeat(marks_before_list, lengths)
+    # Up to such an item, there are no more marks than before its list.
+    marks_before_list_of_item = np.repeat(marks_before_list, lengths)
+    return marks_so_far == marks_before_list_of_item
