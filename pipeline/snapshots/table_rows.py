@@ -483,14 +483,14 @@ class TableReader:
         If HASH is among the columns, it is computed for a file of an earlier version, which has no
         hashes.
         """
-        found = self.find_undamaged(path)
         wants_hashes = columns is not None and HASH in columns
-        if wants_hashes and HASH not in pq.read_schema(found).names:
-            table = read_parquet(found)
-            hashed = with_hashes(table, row_hashes(table, None))
-            rows = hashed if flags is None else hashed.filter(pa.array(flags))
-            return rows.select(list(columns or ()))
-        return read_parquet(found, columns, flags)
+        with pq.ParquetFile(self.find_undamaged(path), **WIDE) as file:
+            if wants_hashes and HASH not in file.schema_arrow.names:
+                table = _read_open_file(file)
+                hashed = with_hashes(table, row_hashes(table, None))
+                rows = hashed if flags is None else hashed.filter(pa.array(flags))
+                return rows.select(list(columns or ()))
+            return _read_open_file(file, columns, flags)
 
     def _batches_of_file(
         self,
@@ -530,24 +530,31 @@ def read_parquet(
     ``flags`` is a mask over the rows; if it is empty, no row is read. Row groups without a flagged
     row are skipped. (To open a file as a dataset would take ten times as long.)
     """
-    names = None if columns is None else list(columns)
     with pq.ParquetFile(path, **WIDE) as file:
-        threads = file.metadata.num_rows >= ROWS_FOR_THREADS
-        if flags is None:
-            table = file.read(columns=names, use_threads=threads)
-        else:
-            bounds = _group_bounds(file)
-            flagged = flags if len(flags) else np.zeros(bounds[-1], bool)
-            flags_by_group = np.split(flagged, bounds[1:-1])
-            has_flagged = np.array([part.any() for part in flags_by_group], bool)
-            # A file without row groups still gives one empty part.
-            groups = has_flagged[: file.num_row_groups]
-            group_numbers = np.flatnonzero(groups).tolist()
-            table = file.read_row_groups(group_numbers, columns=names, use_threads=threads)
-            flagged_of_read = flagged[_rows_of_groups(groups, bounds)]
-            # A filter copies all rows, so it is avoided if it would keep them all.
-            if not flagged_of_read.all():
-                table = table.filter(pa.array(flagged_of_read))
+        return _read_open_file(file, columns, flags)
+
+
+def _read_open_file(
+    file: pq.ParquetFile, columns: Sequence[str] | None = None, flags: np.ndarray | None = None
+) -> pa.Table:
+    """Return the rows and columns of an open file, as ``read_parquet`` does."""
+    names = None if columns is None else list(columns)
+    threads = file.metadata.num_rows >= ROWS_FOR_THREADS
+    if flags is None:
+        table = file.read(columns=names, use_threads=threads)
+    else:
+        bounds = _group_bounds(file)
+        flagged = flags if len(flags) else np.zeros(bounds[-1], bool)
+        flags_by_group = np.split(flagged, bounds[1:-1])
+        has_flagged = np.array([part.any() for part in flags_by_group], bool)
+        # A file without row groups still gives one empty part.
+        groups = has_flagged[: file.num_row_groups]
+        group_numbers = np.flatnonzero(groups).tolist()
+        table = file.read_row_groups(group_numbers, columns=names, use_threads=threads)
+        flagged_of_read = flagged[_rows_of_groups(groups, bounds)]
+        # A filter copies all rows, so it is avoided if it would keep them all.
+        if not flagged_of_read.all():
+            table = table.filter(pa.array(flagged_of_read))
     # Parquet gives columns in the order of the file.
     return table if names is None else table.select(names)
 
