@@ -63,7 +63,7 @@ from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
 from pipeline.engine.usage.journal import Journal
-from pipeline.engine.usage.run_budget import Budget, Meter, metered
+from pipeline.engine.usage.run_budget import Budget, Meter, metered, refuse_unpriced
 from pipeline.engine.workflow import (
     IMPORTED_DOCUMENTS,
     INPUT_DOCUMENTS,
@@ -73,14 +73,13 @@ from pipeline.engine.workflow import (
     Step,
     Workflow,
 )
-from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
-from pipeline.models.base import Listener, Repeats, ServedModel, Tokens
+from pipeline.errors import BudgetError, DataError, WaitingError, counted
+from pipeline.models.base import Listener, Repeats, ServedModel
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 from pipeline.spans import span
 
 MOST_READINGS = 3
 """The number of times that a step reads its source, if that is written to while it is read."""
-ONE_TOKEN = Tokens(1, 1)
 
 
 @dataclass(frozen=True)
@@ -325,7 +324,8 @@ class Runner:
             for model in self.resources.models_of(entry.step).values():
                 models[id(model)] = model
         for model in models.values():
-            self._check_price(model)
+            if self.budget.max_cost is not None:
+                refuse_unpriced(model)
             if isinstance(model, ServedModel):
                 model.begin_run(self.progress.told)
             else:
@@ -333,19 +333,6 @@ class Runner:
         if self.before_calls and any(hasattr(model, "cost") for model in models.values()):
             self.before_calls()
         return list(models.values())
-
-    def _check_price(self, model: Model) -> None:
-        """Raise UsageError if the run has a limit of costs and the model has no price."""
-        # A model without the method ``cost`` calls no endpoint and is free.
-        cost = getattr(model, "cost", None)
-        if self.budget.max_cost is None or cost is None:
-            return
-        if cost(ONE_TOKEN) is None:
-            raise UsageError(
-                f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
-                " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
-                " give --max-tokens in its place, also in a schedule such as nightly/crontab"
-            )
 
     def _reuse_or_run(
         self,

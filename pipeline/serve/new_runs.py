@@ -11,6 +11,8 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from filelock import FileLock, Timeout
 from starlette.exceptions import HTTPException
 
+from pipeline.engine.resources import Model
+from pipeline.engine.usage.run_budget import refuse_unpriced
 from pipeline.errors import UsageError
 from pipeline.pages.environment import texts
 from pipeline.project import Project
@@ -178,8 +180,8 @@ def add_runs(
 
 
 def _request(access: Access, body: RunAsked) -> RequestedRun:
-    """Request a run. Raises UsageError for an unknown workflow and a run without a ceiling,
-    BudgetError where what may be spent in a day is spent."""
+    """Request a run. Raises UsageError for an unknown workflow, a run without a ceiling and a model
+    without a price, BudgetError where what may be spent in a day is spent."""
     project = access.served
     name = body.workflow or project.settings.workflow
     if not (project.root / "workflows" / f"{name}.yaml").is_file():
@@ -193,17 +195,23 @@ def _request(access: Access, body: RunAsked) -> RequestedRun:
         )
     given = [one for one in (body.max_cost, limits.cost_per_run) if one is not None]
     ceilings = Ceilings(min(given, default=None), limits.cost_per_day, access.run_cost_per_day)
+    paid = _paid_models(project, name)
+    for model in paid:
+        # The run has a limit of costs, so it would be refused before its first step.
+        refuse_unpriced(model)
     return RequestedRuns.of(project.root).add(
-        name, access.asker.name, _asks_paid_models(project, name), ceilings, body.allow_deletes
+        name, access.asker.name, bool(paid), ceilings, body.allow_deletes
     )
 
 
-def _asks_paid_models(project: Project, workflow: str) -> bool:
-    """Return whether a step of the workflow has a model whose calls may cost something."""
-    for step in project.workflow(workflow).steps:
-        if any(hasattr(model, "cost") for model in project.resources.models_of(step).values()):
-            return True
-    return False
+def _paid_models(project: Project, workflow: str) -> list[Model]:
+    """Return the models of the workflow's steps whose calls may cost something."""
+    models = [
+        model
+        for step in project.workflow(workflow).steps
+        for model in project.resources.models_of(step).values()
+    ]
+    return [model for model in models if hasattr(model, "cost")]
 
 
 def _state(project: Project, requested: RequestedRun) -> dict[str, Any]:

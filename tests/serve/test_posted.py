@@ -261,6 +261,18 @@ def test_the_ceiling_of_a_day_is_told_as_spent(folder: ProjectFolder):
         assert "Retry-After" in refused.headers
 
 
+def test_a_run_whose_model_has_no_price_is_refused_at_once(folder: ProjectFolder):
+    elsewhere = "models.chat.default={base_url: 'http://127.0.0.1:9/v1', model: own}"
+    limits = ["serve.read_only=false", "serve.runs={workflows: [index]}"]
+    with (
+        folder.open(*SETTINGS, *limits, elsewhere) as project,
+        serving(project, ready=False) as served,
+    ):
+        refused = ask(served, "POST", "/v1/runs", json={"workflow": "index", "max_cost": 1})
+        assert (refused.status_code, "'own' has no price" in said(refused)) == (422, True)
+        assert RequestedRuns.of(folder.root).waiting() == []
+
+
 def test_only_workflows_of_settings_can_be_requested_and_only_so_many_files_kept(
     folder: ProjectFolder,
 ):

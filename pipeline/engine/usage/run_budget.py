@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert
 from pipeline.contract.registry import Tracker
 from pipeline.engine.reply_lengths import ReplyLengths
-from pipeline.engine.resources import Asked, WrappedChat, WrappedConverter, WrappedEmbedding
+from pipeline.engine.resources import Asked, Model, WrappedChat, WrappedConverter, WrappedEmbedding
 from pipeline.engine.run_report import StepReport
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
@@ -23,9 +23,25 @@ from pipeline.models.base import (
     Repeats,
     Result,
     Talk,
+    Tokens,
     Usage,
     margin_of,
 )
+
+ONE_TOKEN = Tokens(1, 1)
+"""The tokens whose price tells whether a model has one."""
+
+
+def refuse_unpriced(model: Model) -> None:
+    """Raise UsageError if calls of the model cannot be counted against a limit of costs."""
+    # A model without the method ``cost`` calls no endpoint and is free.
+    cost = getattr(model, "cost", None)
+    if cost is not None and cost(ONE_TOKEN) is None:
+        raise UsageError(
+            f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
+            " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
+            " give --max-tokens in its place, also in a schedule such as nightly/crontab"
+        )
 
 
 @dataclass
