@@ -199,7 +199,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return the number with its noun, as in "1 night" or "2,000 nights".
+    """Return the number with its noun, as in "1 run" or "2,000 runs".
 
     ``plural`` is needed if the plural is not the noun and an "s".
     """

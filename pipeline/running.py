@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.runs.conversions import ConversionReport, SampleEstimate
     from pipeline.runs.events import OnEvent
-    from pipeline.runs.nights import Night
     from pipeline.runs.reports import RunEntry
+    from pipeline.runs.run_details import RunDetails
     from pipeline.runs.stages import Stage
     from pipeline.snapshots.store import Manifest
 
@@ -215,19 +215,19 @@ class Running(Services):
 
         Runs that were killed and the one under way are included.
         """
-        from pipeline.runs.nights import list_runs
+        from pipeline.runs.run_details import list_runs
 
         return list_runs(self, of)
 
-    def night(self, run: str | None = None) -> Night:
+    def run_details(self, run: str | None = None) -> RunDetails:
         """Return everything that is known of a run, by default of the newest.
 
         ``run`` is its id or an unambiguous beginning of it. Raises UsageError if no run, or
         several, match.
         """
-        from pipeline.runs.nights import night
+        from pipeline.runs.run_details import run_details
 
-        return night(self, run)
+        return run_details(self, run)
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
         """Return a table of the workflow's last completed run.
@@ -264,7 +264,7 @@ class Running(Services):
         (contract/reasons.py).
         """
         from pipeline.engine.losses import classes_of_steps
-        from pipeline.runs.nights import own_reasons
+        from pipeline.runs.run_details import own_reasons
 
         found = self.table("rejects", workflow)
         own = own_reasons(self, workflow or self.shown_workflow())

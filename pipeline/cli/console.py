@@ -250,7 +250,7 @@ def print_usage(usage: "pd.DataFrame", by: str) -> None:
 
 def print_collected(report: "GcReport") -> None:
     """Print the files that were deleted, or would be, by table."""
-    for line in report.nights:
+    for line in report.runs:
         print(line)
     for table, size in report.tables.items():
         print(f"{table:<28} {counted(size.files, 'file'):>12} {size.bytes / 1e6:>10,.1f} MB")
@@ -260,7 +260,7 @@ def print_collected(report: "GcReport") -> None:
     total = report.total
     files = f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB"
     if not total.files:
-        print("nothing to delete: no file that only older nights need")
+        print("nothing to delete: no file that only older runs need")
     elif report.dry_run:
         print(f"{files} would go; add --delete")
     else:

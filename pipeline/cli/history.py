@@ -28,7 +28,7 @@ from pipeline.runs.reports import RunEntry, Runs, UnfinishedRun, began
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pipeline.runs.nights import Night
+    from pipeline.runs.run_details import RunDetails
 
 NO_RUN = "no run yet; 'graphmill run' makes one"
 NOT_BEGUN = "did not begin"
@@ -156,13 +156,13 @@ def _print_run(report: Mapping[str, Any]) -> None:
     print_report(dict(report))
 
 
-def print_night(night: "Night") -> None:
+def print_run_details(details: "RunDetails") -> None:
     """Print any run in the form in which ``status`` shows the last one."""
-    if night.report is not None:
-        _print_run(night.report)
+    if details.report is not None:
+        _print_run(details.report)
         return
-    entry = night.entry
-    how_far = f"; {_how_far(night.going)}" if night.going else ""
+    entry = details.entry
+    how_far = f"; {_how_far(details.going)}" if details.going else ""
     outcome = entry.outcome.replace("_", " ")
     title = _run_title(entry.run_id, entry.workflow)
     print(f"{title}: began {moment(entry.began)}; {outcome}{how_far}")

@@ -113,8 +113,8 @@ def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
     else:
-        *nights, total = report.lines()
-        print(*nights, f"deleted: {total}", sep="\n")
+        *runs, total = report.lines()
+        print(*runs, f"deleted: {total}", sep="\n")
     _tell_unowned(report.unowned)
 
 

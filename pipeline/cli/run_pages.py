@@ -20,7 +20,7 @@ from pipeline.errors import GraphmillError, UsageError, in_words
 from pipeline.runs.reports import Runs
 
 if TYPE_CHECKING:
-    from pipeline.runs.nights import Night
+    from pipeline.runs.run_details import RunDetails
 
 SUFFIXES = frozenset({".html", ".htm"})
 OURS = b"""Content-Security-Policy" content="default-src 'none'; style-src 'sha256-"""
@@ -43,18 +43,20 @@ def report(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Report one run: what it did, cost, wrote and left out; or write it as a page in one file."""
-    from pipeline.cli.history import print_night
+    from pipeline.cli.history import print_run_details
 
     with open_project(context, folder, overrides, as_json) as project:
         if html is not None:
             refuse_page(html, "--html", project.root)
-        night = project.night(run)
+        details = project.run_details(run)
         if html is not None:
-            write_page(night, html)
+            write_page(details, html)
     if as_json:
-        print_json(night.report or {"outcome": night.entry.outcome, "run_id": night.entry.run_id})
+        print_json(
+            details.report or {"outcome": details.entry.outcome, "run_id": details.entry.run_id}
+        )
     elif html is None:
-        print_night(night)
+        print_run_details(details)
 
 
 @contextmanager
@@ -106,21 +108,21 @@ def _write_page_of_new_run(
 
     If there is none, the run was refused by ``error``, and the page says so.
     """
-    from pipeline.runs.nights import refused
+    from pipeline.runs.run_details import refused
 
     made = [run_id for run_id in Runs.of(root).known_ids() if run_id not in before]
     if made:
         with open_project_at(root, overrides) as project:
-            write_page(project.night(made[0]), file)
+            write_page(project.run_details(made[0]), file)
     elif error is not None:
         write_page(refused(error), file)
 
 
-def write_page(night: "Night", file: Path) -> None:
+def write_page(details: "RunDetails", file: Path) -> None:
     from pipeline.files import write_text
-    from pipeline.runs.night_page import report_page
+    from pipeline.runs.run_page import report_page
 
-    write_text(file.resolve(), report_page(night))
+    write_text(file.resolve(), report_page(details))
 
 
 def refuse_page(file: Path, option: str, root: Path) -> None:
@@ -132,8 +134,7 @@ def refuse_page(file: Path, option: str, root: Path) -> None:
     path = file.resolve()
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(
-            f"{option} {file}: no name of a page; name a file that ends in .html: {option}"
-            " night.html"
+            f"{option} {file}: no name of a page; name a file that ends in .html: {option} run.html"
         )
     own_folders = [root.resolve() / folder for folder in OWN_FOLDERS]
     if any(path.is_relative_to(folder) for folder in own_folders):

@@ -32,7 +32,7 @@ class HistoryReport:
     unowned: int
 
     def lines(self) -> list[str]:
-        nights = [f"{night}, cannot be loaded any more" for night in self.snapshots.nights]
+        runs = [f"{run}, cannot be loaded any more" for run in self.snapshots.runs]
         total = self.snapshots.total
         files = counted(
             total.files, "file of snapshots and records", "files of snapshots and records"
@@ -44,7 +44,7 @@ class HistoryReport:
         last = (
             f"{files} ({megabytes:,.1f} MB), {reports}, {which} that the present tables do not need"
         )
-        return [*nights, last]
+        return [*runs, last]
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "snapshots": self.snapshots.to_json()}

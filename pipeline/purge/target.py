@@ -247,7 +247,7 @@ class Survey:
 
     - ``size`` is that of the document's file in bytes, None if it has none.
     - ``rows`` are those in the newest tables that have it.
-    - ``nights`` counts kept manifests, ``replies`` the cached replies of this project. Of the
+    - ``runs`` counts kept manifests, ``replies`` the cached replies of this project. Of the
       replies, those that no other document needs are deleted.
     - ``asks`` says what the next run would have to ask again.
     - ``going_on`` is true if the purge was begun before.
@@ -256,7 +256,7 @@ class Survey:
     document: str
     size: int | None
     rows: Rows
-    nights: int
+    runs: int
     replies: int
     workspaces: Sequence[Workspace]
     unreached: Mapping[Workspace, str]
@@ -268,7 +268,7 @@ class Survey:
         if self.size is not None:
             size = f"its file, {counted(self.size, 'byte')}"
         tables = [f"{workflow}: {describe_rows(rows)}" for workflow, rows in self.rows.items()]
-        runs = counted(self.nights, "kept run")
+        runs = counted(self.runs, "kept run")
         replies = counted(self.replies, "cached reply or vector", "cached replies and vectors")
         lines = [f"{self.document}: {size}"]
         lines += tables or ["no rows in the tables of any run that is kept"]
@@ -324,7 +324,7 @@ def survey(
         document=target.source,
         size=size,
         rows=rows_of(snapshots, target),
-        nights=sum(len(snapshots.history(workflow)) for workflow in snapshots.workflows()),
+        runs=sum(len(snapshots.history(workflow)) for workflow in snapshots.workflows()),
         replies=project.cache.owned(),
         workspaces=[held.workspace for held in found.held],
         unreached=found.unreached,

@@ -23,7 +23,7 @@ from pipeline.files import size_of, temporary_file
 from pipeline.snapshots.folder import UNFINISHED
 
 LEAST_FILES = 8
-"""The least number of files that a cluster converts. A night with fewer needs no worker."""
+"""The least number of files that a cluster converts. A run with fewer needs no worker."""
 MOST_SHARED_FILES = 256
 """The most files that are shared at once; enough to keep many workers busy."""
 MOST_SHARED_BYTES = 2**30

@@ -51,7 +51,7 @@ class GcReport:
         return SnapshotSize(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
 
     @property
-    def nights(self) -> list[str]:
+    def runs(self) -> list[str]:
         """A line for each workflow that says how many of its runs are deleted, and which."""
         lines: list[str] = []
         for workflow, runs in self.manifests.items():

@@ -79,7 +79,7 @@ def _number(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class _Night:
+class _KnownRun:
     """A run as the metrics show it; ``succeeded`` is when it did, None if it did not."""
 
     entry: RunEntry
@@ -95,7 +95,7 @@ class RunMetrics:
 
     folder: Path
     runs: Runs
-    read: dict[str, _Night] = field(default_factory=dict)
+    read: dict[str, _KnownRun] = field(default_factory=dict)
 
     def metrics(self) -> list[Metric]:
         """Return the metrics of the last run of each workflow, and of its last success.
@@ -105,14 +105,14 @@ class RunMetrics:
         last: dict[str, RunEntry] = {}
         refused: dict[str, RunEntry] = {}
         successes: dict[str, float] = {}
-        for night in self._nights():
-            workflow = night.entry.workflow
-            if not night.entry.was_refused:
-                last.setdefault(workflow, night.entry)
+        for known in self._known_runs():
+            workflow = known.entry.workflow
+            if not known.entry.was_refused:
+                last.setdefault(workflow, known.entry)
             elif workflow not in last:
-                refused.setdefault(workflow, night.entry)
-            if night.succeeded is not None:
-                successes.setdefault(workflow, night.succeeded)
+                refused.setdefault(workflow, known.entry)
+            if known.succeeded is not None:
+                successes.setdefault(workflow, known.succeeded)
         built = Sample({"project": self._project, "version": version("graphmill")}, 1)
         succeeded = [Sample(self._of(name), when) for name, when in successes.items()]
         tried = {name: _seconds(entry.ended) for name, entry in refused.items()}
@@ -134,21 +134,21 @@ class RunMetrics:
             *self._of_last_runs({**refused, **last}),
         ]
 
-    def _nights(self) -> list[_Night]:
+    def _known_runs(self) -> list[_KnownRun]:
         """Return what is known of all runs of known workflows, the newest first."""
         # A run without a report may have written one, and may be over, at the next look.
         unread = [run_id for run_id in self.runs.known_ids() if run_id not in self.read]
-        fresh: dict[str, _Night] = {}
+        fresh: dict[str, _KnownRun] = {}
         for entry, report in self.runs.entries_and_reports(unread):
-            fresh[entry.run_id] = _Night(entry, _success(report) if report else None)
+            fresh[entry.run_id] = _KnownRun(entry, _success(report) if report else None)
             if report:
                 self.read[entry.run_id] = fresh[entry.run_id]
-        found: list[_Night] = []
+        found: list[_KnownRun] = []
         for run_id in self.runs.known_ids():
-            night = fresh.get(run_id) or self.read.get(run_id)
+            known = fresh.get(run_id) or self.read.get(run_id)
             # The report of a damaged run does not say which workflow it was.
-            if night is not None and night.entry.workflow:
-                found.append(night)
+            if known is not None and known.entry.workflow:
+                found.append(known)
         return found
 
     def _of_last_runs(self, last: Mapping[str, RunEntry]) -> list[Metric]:
@@ -251,7 +251,7 @@ def write_textfile(folder: Path, runs: Runs, path: str, report: RunReport) -> No
         if not target.parent.is_dir():
             raise FileNotFoundError(2, "no such folder", str(target.parent))
         content = report.to_json()
-        ended = _Night(RunEntry.of(content), _success(content))
+        ended = _KnownRun(RunEntry.of(content), _success(content))
         text = exposition(RunMetrics(folder, runs, {report.run_id: ended}).metrics())
         with new_file(target) as temporary:
             # A folder's name may hold bytes that are no UTF-8.

@@ -49,7 +49,7 @@ def _note_types(
         return
     conformed = tables.get(conform.outputs["conformed_extractions"])
     if conformed is not None and conformed.rows == given.rows:
-        # No record was left out, so most nights read no table for this.
+        # No record was left out, so most runs read no table for this.
         return
     records = store.read(given, ["kind", "type"])
     types = records.loc[records["kind"] == "entity", "type"].value_counts()

@@ -127,7 +127,7 @@ class RunEntry:
     def was_refused(self) -> bool:
         """True if the run was refused for how it was asked for, before it began.
 
-        A run that found no database did not begin either, but its night has failed.
+        A run that found no database did not begin either, but it counts as failed.
         """
         return self.did_not_begin and self.exit_code == USAGE
 

@@ -102,7 +102,7 @@ class Starter:
             run = begin(self.project, *command, patience=START_SECONDS, when_started=note)
         except HTTPException as error:
             why = str(error.detail)
-            if HELD in why or why == texts()["nights"]["begin_under_way"]:
+            if HELD in why or why == texts()["runs"]["begin_under_way"]:
                 requested.put(replace(taken, state=WAITING))
             else:
                 requested.put(replace(taken, state=REFUSED, message=why))

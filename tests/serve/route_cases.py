@@ -233,10 +233,10 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
     ("GET", "/ui/graph/relationship"): of_ids(
         "/ui/graph/relationship?id={}", lambda ids: ids.relationships
     ),
-    ("GET", "/nights"): looked("/nights", "/nights?page=2"),
-    ("GET", "/nights/plan"): looked("/nights/plan"),
-    ("GET", "/nights/{run}"): of_ids("/nights/{}", lambda ids: ids.runs),
-    ("GET", "/ui/nights/{run}"): of_ids("/ui/nights/{}", lambda ids: ids.runs),
+    ("GET", "/runs"): looked("/runs", "/runs?page=2"),
+    ("GET", "/runs/plan"): looked("/runs/plan"),
+    ("GET", "/runs/{run}"): of_ids("/runs/{}", lambda ids: ids.runs),
+    ("GET", "/ui/runs/{run}"): of_ids("/ui/runs/{}", lambda ids: ids.runs),
     ("POST", "/ui/pin"): posted(
         "/ui/pin", {"decision": "same", "a": "Mira Vale", "b": "Idra Senn"}, {}
     ),

@@ -253,12 +253,12 @@ def test_nor_does_any_page(served: Serving, project: Project):
         *(f"/documents/{first}?at={unit}" for first in ids["documents"][:1] for unit in ids["text_units"]),  # noqa: E501
     ]  # fmt: skip
     wide = [
-        "/graph", "/ui/graph", "/nights", "/nights/plan",
+        "/graph", "/ui/graph", "/runs", "/runs/plan",
         *(f"/ui/graph?at={id}" for id in ids["entities"][:3]),
         *(f"/ui/graph/entity?id={id}" for id in ids["entities"][:3]),
         *(f"/ui/graph/relationship?id={id}" for id in ids["relationships"][:3]),
-        *(f"{view}/{run.run_id}" for view in ("/nights",
-            "/ui/nights") for run in project.list_runs()),
+        *(f"{view}/{run.run_id}" for view in ("/runs",
+            "/ui/runs") for run in project.list_runs()),
     ]  # fmt: skip
     shown = set[str]()
     with httpx2.Client(

@@ -139,7 +139,7 @@ FROM_ELSEWHERE = [
 @pytest.mark.parametrize("headers", FROM_ELSEWHERE)
 def test_without_a_key_no_page_of_another_server_may_ask(served: Serving, headers: Any):
     """A page of another site could not read the answer, but it could make the server work."""
-    for path in ("/nights/plan", "/documents", "/ui/state", "/openapi.json"):
+    for path in ("/runs/plan", "/documents", "/ui/state", "/openapi.json"):
         refused = served.client.get(path, headers=headers)
         assert (refused.status_code, refused.json()["error"]["type"]) == (403, "failed"), path
     assert (

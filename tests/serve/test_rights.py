@@ -185,7 +185,7 @@ def corpus(
 FAILED = ("/oidc/",)
 """Routes that fail here for both, as the provider is none that answers; they read no document."""
 REFUSED = (
-    "/graph", "/ui/graph", "/nights", "/ui/nights", "/ui/pin", "/ui/correct", "/ui/run",
+    "/graph", "/ui/graph", "/runs", "/ui/runs", "/ui/pin", "/ui/correct", "/ui/run",
     "/ui/retry", "/corrections", "/v1/documents", "/v1/runs",
 )  # fmt: skip
 TOOLS = {

@@ -43,8 +43,8 @@ OF_TOOLS = {
 FOR_ALL_DOCUMENTS = (
     "/v1/documents",
     "/v1/runs",
-    "/nights",
-    "/ui/nights",
+    "/runs",
+    "/ui/runs",
     "/ui/pin",
     "/ui/correct",
     "/ui/run",
@@ -254,7 +254,7 @@ def test_nothing_reaches_another_workspace(pair: Pair):
             answer = pair.view.get(path)
             assert answer.status_code in (404, 422), path
             assert CANARY not in answer.text
-    for path in ("/nights", "/nights/plan", "/ui/nights"):
+    for path in ("/runs", "/runs/plan", "/ui/runs"):
         assert pair.view.get(path).status_code in (403, 404), path
     state = pair.view.get("/ui/state").json()
     assert (state["workspace"], state["workspaces"], state["editor"]) == (

@@ -93,7 +93,7 @@ def test_a_process_that_stays_sees_what_another_machine_has_deleted(
     bucket.hold(folder)
     with folder.open() as staying:
         staying.index("fast")
-        assert staying.night().left_out == []
+        assert staying.run_details().left_out == []
         assert {step.action for step in staying.plan("fast")} == {"reuse"}
         tables = staying.snapshots.manifest("fast").tables
         elsewhere = bucket.snapshots(tmp_path / "elsewhere")
@@ -102,7 +102,7 @@ def test_a_process_that_stays_sees_what_another_machine_has_deleted(
                 [path for name in ("rejects", "text_units") for path in tables[name].paths]
             )
         shutil.rmtree(mirror_of(folder))
-        assert staying.night().left_out is None
+        assert staying.run_details().left_out is None
         monkeypatch.setattr("pipeline.snapshots.mirror.SEEN_SECONDS", 0)
         assert ("run", "missing") in {(step.action, step.reason) for step in staying.plan("fast")}
 

@@ -177,30 +177,30 @@ def test_a_week(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
     answers = openai.reply
 
     week.add(*PEOPLE[:6])
-    week.night()
+    week.run_details()
 
     week.add(PEOPLE[6])
     week.configure(NO_STORE)
-    week.night()
+    week.run_details()
 
     week.configure(postgres_url)
     week.add(*PEOPLE[7:10])
-    week.night()
+    week.run_details()
 
     week.lose_and_restore()
     week.add(PEOPLE[10])
     week.killed_night(openai)
 
     openai.reply = answers
-    week.night()
+    week.run_details()
 
     paid = openai.count("chat")
     week.set_price(BUDGET_PRICE)
     week.add("Lena", "Mira", "Nora")
-    week.night()
+    week.run_details()
 
     week.set_price(0.15)
-    week.night()
+    week.run_details()
     done = run_line(week.lines[1], week.environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

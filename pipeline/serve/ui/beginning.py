@@ -63,7 +63,7 @@ def route_new_runs(ui: Ui) -> APIRouter:
         def work(access: Access) -> dict[str, str]:
             project = access.served
             if body.workflow not in project.snapshots.workflows():
-                raise HTTPException(404, texts()["nights"]["no_such"])
+                raise HTTPException(404, texts()["runs"]["no_such"])
             return {"run": begin(project, "retry", body.workflow, *body.options)}
 
         return await ui.data(http, work)
@@ -114,7 +114,7 @@ def begin(
 
 def _check_that_a_run_can_begin(project: Project) -> None:
     """Raise HTTPException if another command holds the project, or its folder is not usable."""
-    words = texts()["nights"]
+    words = texts()["runs"]
     if project.runs.holder():
         raise HTTPException(409, words["begin_under_way"])
     data = project.root / "data"
@@ -135,7 +135,7 @@ def _read_ended(out: IO[bytes], aside: IO[bytes], code: int) -> str:
     """
     out.seek(0)
     aside.seek(0)
-    words, lines = texts()["nights"], aside.read().decode(errors="replace").split("\n")
+    words, lines = texts()["runs"], aside.read().decode(errors="replace").split("\n")
     try:
         report = json.loads(out.read())
     except ValueError:

@@ -26,7 +26,7 @@ from pipeline.query.reading import (
 )
 from pipeline.query.request import read_where
 from pipeline.serve.access import Access
-from pipeline.serve.ui.nights import tells_why
+from pipeline.serve.ui.runs import tells_why
 from pipeline.serve.ui.view import CLEANED, Ui
 from pipeline.stores.reads import Listing
 

@@ -15,9 +15,9 @@ from pipeline.serve.ui.corrections import route_corrections
 from pipeline.serve.ui.documents import route_documents
 from pipeline.serve.ui.graph import route_graph
 from pipeline.serve.ui.login import KeyForm, route_login
-from pipeline.serve.ui.nights import route_runs
 from pipeline.serve.ui.pins import route_pins
 from pipeline.serve.ui.reference import route_reference
+from pipeline.serve.ui.runs import route_runs
 from pipeline.serve.ui.shell import state_of
 from pipeline.serve.ui.view import Ui
 

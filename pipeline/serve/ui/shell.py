@@ -14,7 +14,7 @@ from pipeline.settings.query_fields import Mode
 
 VIEWS = {
     "ask": "", "graph": "graph", "documents": "documents", "corrections": "corrections",
-    "nights": "nights",
+    "runs": "runs",
 }  # fmt: skip
 """View -> its address below the root."""
 
@@ -39,9 +39,9 @@ def shell_of(access: Access | None) -> Shell:
         return Shell()
     hidden = set()
     if access.asker.where:
-        hidden = {"graph", "nights"}
+        hidden = {"graph", "runs"}
     elif not access.at_home:
-        hidden = {"nights"}
+        hidden = {"runs"}
     if not access.may_change:
         hidden.add("corrections")
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)

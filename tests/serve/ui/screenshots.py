@@ -23,7 +23,7 @@ from tests.servers.postgres_server import server_folder
 
 ROOT = Path(__file__).parents[3]
 LOOKED_AT, SHOWN = ROOT / "build" / "screenshots", ROOT / "docs" / "pictures"
-CHOSEN = {"ask": "light", "graph": "dark", "document": "light", "night": "light"}
+CHOSEN = {"ask": "light", "graph": "dark", "document": "light", "run": "light"}
 """View -> the colours it is shown in, wide, in the documentation."""
 MOST_BYTES = 100_000
 
@@ -65,9 +65,9 @@ VIEWS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "graph-whole": ("/graph", at_rest),
     "documents": ("/documents", lambda page: None),
     "document": ("/documents", a_document),
-    "nights": ("/nights", lambda page: None),
-    "night": ("/nights", a_night),
-    "plan": ("/nights/plan", lambda page: None),
+    "runs": ("/runs", lambda page: None),
+    "run": ("/runs", a_night),
+    "plan": ("/runs/plan", lambda page: None),
 }
 
 

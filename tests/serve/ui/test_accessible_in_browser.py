@@ -14,7 +14,7 @@ from tests.sizes import size
 
 ALL = [(WIDE, "light"), (NARROW, "light"), (NARROW, "dark"), (WIDE, "dark")]
 SOME = [(WIDE, "light"), (NARROW, "dark")]
-MAIN = ("answer", "graph", "documents", "nights")
+MAIN = ("answer", "graph", "documents", "runs")
 SMALLEST = {"width": 360, "height": 740}
 
 
@@ -76,9 +76,9 @@ STATES: dict[str, tuple[str, Callable[[Page], None]]] = {
     "documents": ("documents", documents),
     "document": ("documents", a_document),
     "passages": ("documents?q=light&in=texts", passages),
-    "nights": ("nights", nights),
-    "night": ("nights", a_night),
-    "plan": ("nights/plan", nights),
+    "runs": ("runs", nights),
+    "night": ("runs", a_night),
+    "plan": ("runs/plan", nights),
 }
 
 

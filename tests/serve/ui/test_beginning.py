@@ -65,14 +65,14 @@ def said(answer: httpx2.Response) -> str:
 def test_an_editor_alone_is_offered_to_begin(writable: Serving, folder: ProjectFolder):
     [run] = Runs.of(folder.root).known_ids()
     for address, form in (
-        ("nights/plan", 'data-path="ui/run"'),
-        (f"nights/{run}", 'data-path="ui/retry" data-workflow="fast"'),
+        ("runs/plan", 'data-path="ui/run"'),
+        (f"runs/{run}", 'data-path="ui/retry" data-workflow="fast"'),
     ):
         assert form in page(writable, EDIT, address)
         assert "<form id" not in page(writable, READ, address)
-    assert "an editor's key can" in page(writable, READ, "nights/plan").replace("&#39;", "'")
-    assert "Run now" in page(writable, EDIT, "nights")
-    assert "Run now" not in page(writable, READ, "nights")
+    assert "an editor's key can" in page(writable, READ, "runs/plan").replace("&#39;", "'")
+    assert "Run now" in page(writable, EDIT, "runs")
+    assert "Run now" not in page(writable, READ, "runs")
 
 
 @pytest.mark.parametrize("key", [READ, AWAY, "all", ""])
@@ -124,7 +124,7 @@ def test_what_stands_in_the_way_is_said(writable: Serving, folder: ProjectFolder
         for path, body in BOTH:
             refused = post(writable, EDIT, path, **body)
             assert (refused.status_code, "is under way" in said(refused)) == (409, True)
-        assert "<form id" not in page(writable, EDIT, "nights/plan")
+        assert "<form id" not in page(writable, EDIT, "runs/plan")
     assert post(writable, EDIT, "/ui/retry", workflow="../settings").status_code == 404
     assert post(writable, EDIT, "/ui/retry").status_code == 422
     assert post(writable, EDIT, "/ui/run", max_cost=-1).status_code == 422
@@ -191,7 +191,7 @@ def test_a_run_from_the_click_to_its_end(writable: Serving, folder: ProjectFolde
     page = look(writable.url).page
     page.get_by_label("Key").fill(EDIT)
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Nights").click()
+    page.get_by_role("link", name="Runs").click()
     page.get_by_role("link", name="Run now").click()
     expect(page.get_by_role("main")).to_contain_text("new")
     assert grave_faults(page) == []
@@ -200,5 +200,5 @@ def test_a_run_from_the_click_to_its_end(writable: Serving, folder: ProjectFolde
     expect(page.get_by_role("heading", name="Steps")).to_be_visible(timeout=LOST * 1000)
     newest = Runs.of(folder.root).report(Runs.of(folder.root).known_ids()[0])
     assert newest is not None
-    assert page.url.endswith(f"/nights/{newest['run_id']}")
+    assert page.url.endswith(f"/runs/{newest['run_id']}")
     assert newest["outcome"] == "completed_with_rejects"

@@ -91,7 +91,7 @@ def test_who_does_not_see_the_terminal_gets_nothing(folder: ProjectFolder):
                 other.get("/documents", headers=page).headers["location"]
                 == "./login?next=documents"
             )
-            for path in ("/ui/state", "/documents", "/openapi.json", "/nights/plan"):
+            for path in ("/ui/state", "/documents", "/openapi.json", "/runs/plan"):
                 assert other.get(path).status_code == 401, path
             assert other.post("/query/data", json={"query": "Who?"}).status_code == 401
             assert other.get(f"{link}x").status_code == 401
@@ -117,7 +117,7 @@ def test_where_nothing_is_loaded_it_says_what_to_run(tmp_path: Path, postgres_ur
         state = person.get("/ui/state").json()
         assert (state["loaded"], state["command"]) == (None, "graphmill run")
         assert "Nothing is loaded" in state["problem"]
-        for view in ("", "graph", "documents", "nights"):
+        for view in ("", "graph", "documents", "runs"):
             page = person.get(f"/{view}", headers={"Accept": "text/html"})
             assert page.status_code == 200 or "graphmill run" in page.text, view
             assert "</nav>" in page.text

@@ -11,7 +11,7 @@ from tests.serve.ui.conftest import Look
 from tests.serve.ui.hostile_pages import ELSEWHERE, MARKUP, QUESTION, hostile_project
 from tests.servers.openai_server import openai_server
 
-VIEWS, PAGES = ("graph", "documents", "nights"), 6
+VIEWS, PAGES = ("graph", "documents", "runs"), 6
 FOREIGN = """() => [...document.querySelectorAll('script:not([src]), style, img, iframe, object, embed, base,' +
   '[onerror], [onload], [onfocus], [onclick], form[action^=http], link[href^=http]')].map((found) => found.outerHTML)"""  # noqa: E501
 """What markup of a document would have become."""

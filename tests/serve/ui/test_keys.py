@@ -101,10 +101,10 @@ def test_of_another_workspace_the_projects_runs_tell_nothing(two: Serving, folde
     with folder.open() as project:
         run = project.runs.known_ids()[0]
     for key, below in (("s", ""), ("b", ""), ("b", f"/w/{first}-two")):
-        for path in ("/nights", f"/nights/{run}", "/nights/plan", f"/ui/nights/{run}"):
+        for path in ("/runs", f"/runs/{run}", "/runs/plan", f"/ui/runs/{run}"):
             refused = get(two, key, below + path, **PAGE)
             assert (refused.status_code, run in refused.text) == (403, False), path
-        assert 'href="./nights"' not in get(two, key, f"{below}/", **PAGE).text
+        assert 'href="./runs"' not in get(two, key, f"{below}/", **PAGE).text
         assert get(two, key, f"{below}/ui/state").json()["loaded"]["run"] == ""
         document = (
             get(two, key, f"{below}/documents", **PAGE)
@@ -115,12 +115,12 @@ def test_of_another_workspace_the_projects_runs_tell_nothing(two: Serving, folde
             "What was left out of it is not known here."
             in get(two, key, f"{below}/documents/{document}").text
         )
-    assert get(two, "b", f"/w/{first}/nights/{run}", **PAGE).status_code == 200
+    assert get(two, "b", f"/w/{first}/runs/{run}", **PAGE).status_code == 200
     assert get(two, "b", f"/w/{first}/ui/state").json()["loaded"]["run"]
 
 
 def test_who_sees_some_documents_is_refused_what_is_made_of_all(two: Serving):
-    for path in ("/graph", "/nights"):
+    for path in ("/graph", "/runs"):
         page = get(two, "n", path, **PAGE)
         assert (page.status_code, "see" in page.text) == (403, True)
         assert page.headers["content-type"].startswith("text/html")
@@ -129,7 +129,7 @@ def test_who_sees_some_documents_is_refused_what_is_made_of_all(two: Serving):
         assert page.status_code == 200
         assert 'href="./documents"' in page.text
         assert 'href="./graph"' not in page.text
-        assert 'href="./nights"' not in page.text
+        assert 'href="./runs"' not in page.text
     assert get(two, "n", "/ui/state").json()["sees_all"] is False
 
 

@@ -89,7 +89,7 @@ def test_signing_in(browser: httpx2.Client):
     state = browser.get("/ui/state").json()
     assert (state["who"], state["sees_all"], state["editor"]) == ("api_key", True, False)
     assert browser.get("/graph").status_code == 200
-    assert browser.get("/login?next=nights").headers["location"] == "./nights"
+    assert browser.get("/login?next=runs").headers["location"] == "./runs"
 
 
 def test_the_cookie_holds_no_key_and_no_script_reads_it(browser: httpx2.Client):

@@ -30,13 +30,13 @@ def sign_in(page: Page, key: str = KEY) -> None:
 
 
 def test_by_the_keyboard_in_and_out(look: Look, guarded: Serving) -> None:
-    watched = look(f"{guarded.url}/nights")
+    watched = look(f"{guarded.url}/runs")
     page = watched.page
     sign_in(page, "not this one")
     expect(page.get_by_role("alert")).to_contain_text("not known")
     sign_in(page)
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nights")
-    assert page.url == f"{guarded.url}/nights"
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    assert page.url == f"{guarded.url}/runs"
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.locator("summary", has_text="More").focus()
@@ -79,7 +79,7 @@ def test_the_address_of_ui_signs_in_once_and_the_person_may_edit(
         ).page  # a page of another origin, as far as the browser is concerned
         expect(page.get_by_role("navigation")).to_be_visible()
         assert page.url == f"{served.url}/"
-        page.goto(f"{served.url}/nights/plan")
+        page.goto(f"{served.url}/runs/plan")
         expect(page.get_by_role("button", name="Run now")).to_be_visible()
         other = look(link).page
         expect(other.get_by_role("alert")).to_contain_text("has been used")

@@ -58,7 +58,7 @@ def test_every_answer_tells_the_browser_to_load_nothing_from_elsewhere(
         "/",
         "/graph",
         "/documents",
-        "/nights",
+        "/runs",
         "/corrections",
         "/docs",
         "/query",
@@ -143,7 +143,7 @@ def test_nothing_of_ours_names_another_host():
 
 
 @pytest.mark.parametrize(
-    "view", ["/", "/graph", "/documents", "/nights", "/corrections", "/docs", "/login", "/nothing"]
+    "view", ["/", "/graph", "/documents", "/runs", "/corrections", "/docs", "/login", "/nothing"]
 )
 def test_a_page_holds_no_script_and_no_style(served: Serving, view: str):
     page = served.client.get(view, headers=PAGE, follow_redirects=True).text

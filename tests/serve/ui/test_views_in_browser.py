@@ -282,7 +282,7 @@ def test_who_may_not_see_the_graph_is_led_to_none(look: Look, shown: Shown) -> N
 
 
 def test_a_night_with_its_steps_and_what_the_next_would_do(page: Page, shown: Shown) -> None:
-    page.goto(f"{shown.url}/nights")
+    page.goto(f"{shown.url}/runs")
     night = page.get_by_role("table").get_by_role("link").first
     expect(page.get_by_role("table")).to_contain_text("Completed")
     night.click()
@@ -290,7 +290,7 @@ def test_a_night_with_its_steps_and_what_the_next_would_do(page: Page, shown: Sh
         expect(
             page.get_by_role("cell", name=step).or_(page.get_by_role("rowheader", name=step)).first
         ).to_be_visible()
-    page.goto(f"{shown.url}/nights")
+    page.goto(f"{shown.url}/runs")
     page.get_by_role("link", name="What the next run would do").click()
     expect(page.get_by_role("main")).to_contain_text("Nothing has changed")
 

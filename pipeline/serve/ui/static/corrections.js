@@ -46,7 +46,7 @@ const say = (place, text, kind = "quiet") => Object.assign(place, { textContent:
 
 async function follow(run) {
   for (;;) {
-    const far = await ask(`ui/nights/${run}`);
+    const far = await ask(`ui/runs/${run}`);
     if (!far) return;
     say(at("applying"), far.step ? fill(words.under_way, { step: far.step }) : words.under_way_before);
     await new Promise((resolve) => setTimeout(resolve, EVERY));

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.contract.reasons import REASONS, decided
 from pipeline.contract.schemas import REJECTS, STRING, TableSchema, table
-from pipeline.runs.nights import LeftOut, by_reason
+from pipeline.runs.run_details import LeftOut, by_reason
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
 TEXTS = table("id", id=STRING, text=STRING)

@@ -1,4 +1,4 @@
-"""The view Nights: the runs of the project, one run, its progress, and the plan of the next."""
+"""The view Runs: the runs of the project, one run, its progress, and the plan of the next."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -10,8 +10,8 @@ from pipeline.engine.losses import ASKED_AGAIN
 from pipeline.engine.plan import RunOptions
 from pipeline.errors import GraphmillError, in_words
 from pipeline.pages.environment import texts
-from pipeline.runs.night_page import charts_of, shown
-from pipeline.runs.nights import Night
+from pipeline.runs.run_details import RunDetails
+from pipeline.runs.run_page import charts_of, shown
 from pipeline.serve.access import Access
 from pipeline.serve.ui.shell import locked
 from pipeline.serve.ui.view import Ui, home_access
@@ -23,21 +23,21 @@ PAGE = 25
 def route_runs(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(home_access)])
 
-    @routes.get("/nights")
-    async def nights(
+    @routes.get("/runs")
+    async def list_of_runs(
         http: Request, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1
     ) -> Response:
-        return await ui.page(http, "nights.html.j2", lambda access: _list(access, page))
+        return await ui.page(http, "runs.html.j2", lambda access: _list(access, page))
 
-    @routes.get("/nights/plan")
+    @routes.get("/runs/plan")
     async def plan(http: Request) -> Response:
         return await ui.page(http, "plan.html.j2", _show_plan)
 
-    @routes.get("/nights/{run}")
-    async def night(http: Request, run: str) -> Response:
-        return await ui.page(http, "night_view.html.j2", lambda access: _show_run(access, run))
+    @routes.get("/runs/{run}")
+    async def run_details(http: Request, run: str) -> Response:
+        return await ui.page(http, "run_view.html.j2", lambda access: _show_run(access, run))
 
-    @routes.get("/ui/nights/{run}")
+    @routes.get("/ui/runs/{run}")
     async def how_far(http: Request, run: str) -> Response:
         """Return how far a run is; null if it is no longer running."""
         return await ui.data(http, lambda access: _how_far(access, run))
@@ -54,7 +54,7 @@ def _list(access: Access, page: int) -> dict[str, Any]:
     oldest_first = entries[::-1]
     return {
         "entries": entries,
-        "night_charts": charts_of(oldest_first, ("took", calls, "rows_written")),
+        "run_charts": charts_of(oldest_first, ("took", calls, "rows_written")),
         "going": access.project.runs.under_way(),
         "may_begin": access.may_change,
         "first": first + 1,
@@ -68,24 +68,24 @@ def _list(access: Access, page: int) -> dict[str, Any]:
 def _show_run(access: Access, run: str) -> dict[str, Any]:
     """Return the values of the template for one run."""
     _check_run(access, run)
-    night = access.project.night(run)
+    details = access.project.run_details(run)
     return {
-        **shown(night),
+        **shown(details),
         "told": tells_why(access),
-        "may_retry": access.may_change and _can_be_retried(access, night),
+        "may_retry": access.may_change and _can_be_retried(access, details),
     }
 
 
-def _can_be_retried(access: Access, night: Night) -> bool:
+def _can_be_retried(access: Access, details: RunDetails) -> bool:
     """Return whether the run lost rows that a retry would ask for again.
 
     Its tables must be the present ones of its workflow.
     """
-    lost = any(each.kind in ASKED_AGAIN and each.loss == "lost" for each in night.left_out or ())
+    lost = any(each.kind in ASKED_AGAIN and each.loss == "lost" for each in details.left_out or ())
     if not lost:
         return False
-    newest = access.project.snapshots.history(night.entry.workflow)[-1:]
-    return night.entry.manifest in newest
+    newest = access.project.snapshots.history(details.entry.workflow)[-1:]
+    return details.entry.manifest in newest
 
 
 def tells_why(access: Access) -> bool:
@@ -102,7 +102,7 @@ def _how_far(access: Access, run: str) -> dict[str, Any] | None:
 def _check_run(access: Access, run: str) -> None:
     """Raise HTTPException if there is no run of this id."""
     if run not in access.project.runs.known_ids():
-        raise HTTPException(404, texts()["nights"]["no_such"])
+        raise HTTPException(404, texts()["runs"]["no_such"])
 
 
 def _show_plan(access: Access) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _show_plan(access: Access) -> dict[str, Any]:
 
 def _describe(access: Access, error: GraphmillError) -> str:
     """Return the error's message, or for callers who may not read it, whom to ask."""
-    return in_words(error) if tells_why(access) else texts()["nights"]["only_operator"]
+    return in_words(error) if tells_why(access) else texts()["runs"]["only_operator"]
 
 
 def _why_refused(access: Access) -> str:

@@ -60,7 +60,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Night:
+class RunDetails:
     """A run with everything that is known of it.
 
     - ``report`` is its report as JSON, None if it has none.
@@ -105,26 +105,26 @@ def own_reasons(project: "Services", workflow: str) -> Mapping[str, Mapping[str,
     return {step.id: step.verb.reasons for step in steps}
 
 
-def night(project: "Services", run: str | None) -> Night:
-    """Return a run with everything that is known of it; see Project.night."""
+def run_details(project: "Services", run: str | None) -> RunDetails:
+    """Return a run with everything that is known of it; see Project.run_details."""
     run_id = _find_run(project.runs.known_ids(), run)
     [entry] = list_runs(project, [run_id])
     before = _runs_before(project, entry)
     report = project.runs.report(run_id)
     if report:
-        return Night(entry, report, None, _rows_left_out(project, entry, report), before)
+        return RunDetails(entry, report, None, _rows_left_out(project, entry, report), before)
     for begun in project.runs.unreported():
         if begun.run_id == run_id:
-            return Night(entry, None, begun, None, before)
-    return Night(entry, None, before=before)
+            return RunDetails(entry, None, begun, None, before)
+    return RunDetails(entry, None, before=before)
 
 
-def refused(error: BaseException) -> Night:
+def refused(error: BaseException) -> RunDetails:
     """Return the run that an error refused before it began."""
     outcome = outcome_of(error)
     made = RunReport("", "", outcome, exit_code_of(error), message=in_words(error))
     report = made.to_json()
-    return Night(RunEntry.of(report), report)
+    return RunDetails(RunEntry.of(report), report)
 
 
 def _find_run(known: Sequence[str], run: str | None) -> str:

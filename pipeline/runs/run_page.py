@@ -7,8 +7,8 @@ from typing import Any
 
 from pipeline.pages.environment import environment, texts, whole_page
 from pipeline.pages.words import moment, number, price, span
-from pipeline.runs.nights import Night
 from pipeline.runs.reports import RunEntry
+from pipeline.runs.run_details import RunDetails
 
 CHARTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "took": ("seconds", span),
@@ -35,17 +35,19 @@ class Chart:
     most: str
 
 
-def report_page(night: Night) -> str:
+def report_page(details: RunDetails) -> str:
     """Return the report of a run as one HTML file without scripts or external resources.
 
     Everything that documents, models or people have written is escaped text in it.
     """
-    return whole_page(environment(), "report.html.j2", version=version("graphmill"), **shown(night))
+    return whole_page(
+        environment(), "report.html.j2", version=version("graphmill"), **shown(details)
+    )
 
 
-def shown(night: Night) -> dict[str, Any]:
-    """Return the values for the templates of night.html.j2."""
-    return {"night": night, "night_charts": charts_of(night.before)}
+def shown(details: RunDetails) -> dict[str, Any]:
+    """Return the values for the templates of run.html.j2."""
+    return {"details": details, "run_charts": charts_of(details.before)}
 
 
 def charts_of(runs: Sequence[RunEntry], names: Iterable[str] = CHARTS) -> list[Chart]:
@@ -61,7 +63,7 @@ def _chart(name: str, runs: Sequence[RunEntry]) -> Chart | None:
     values = [float(getattr(entry, field) or 0) for entry in runs]
     if len(runs) < 2 or not any(values):
         return None
-    words = texts()["nights"]
+    words = texts()["runs"]
     title = words["charts"][name]
     most = describe(max(values))
     about = words["chart_about"].format(

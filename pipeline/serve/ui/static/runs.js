@@ -3,7 +3,7 @@ import { ROOT, ask } from "./api.js";
 import { fill, texts } from "./shell.js";
 
 const EVERY = 2000;
-const words = texts.nights;
+const words = texts.runs;
 const going = document.getElementById("going");
 
 function howFar({ step, position, steps }) {
@@ -27,7 +27,7 @@ async function follow(run) {
     await new Promise((resolve) => setTimeout(resolve, EVERY));
     if (document.hidden) continue;
     try {
-      const far = await ask(`ui/nights/${run}`);
+      const far = await ask(`ui/runs/${run}`);
       if (!far) break;
       show(far);
     } catch (error) {
@@ -47,7 +47,7 @@ async function begin(form) {
   Object.assign(said, { textContent: words.beginning, className: "quiet" });
   try {
     const { run } = await ask(path, { ...(workflow && { workflow }), max_cost: most ? Number(most) : null });
-    location.assign(new URL(run ? `nights/${run}` : "nights", ROOT));
+    location.assign(new URL(run ? `runs/${run}` : "runs", ROOT));
   } catch (error) {
     Object.assign(said, { textContent: error.message, className: "bad" });
     button.disabled = false;
