@@ -28,6 +28,10 @@ _BLOCK = re.compile(r"\s*(?:#{1,6} |[-*+•] |\d{1,3}[.)] |\||>|```|~~~)| {4}|\t
 """The beginning of a line that is a heading, an item of a list, a row of a table, or code."""
 _ENDS = re.compile(r"""[.!?。！？]["'”’»)]*$""")
 """The end of a sentence, which a title on a line of its own does not have."""
+_STATES = re.compile(r"[\d:：]")
+"""A sign that a short line states something though it has no end mark."""
+LONGEST_HEADING = 12
+"""The most words of a line without an end mark that counts as a heading."""
 _ASKS_NUMBER = re.compile(
     r"\b(?:when|how (?:many|much|high|long|old|far|often|deep|wide)|what year|which year|"
     r"wann|wie ?viele?|wie (?:hoch|lange?|alt|weit|oft))\b",
@@ -110,8 +114,10 @@ def take_sides_in_turn(references: Sequence[Reference], question: str) -> list[R
 def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[str, int] | None:
     """Return the sentence that shares the rarest words with the question, and its reference's id.
 
-    A word counts by its rarity in the passages. Headings and tables are no sentences. Of equal
-    sentences the first counts. The result is None if no sentence shares two words.
+    A word counts by its rarity in the passages. A word of the passage's title counts half, in every
+    sentence: all of them are about it, so it does not tell which of them answers. Headings and
+    tables are no sentences. Of equal sentences the first counts. The result is None if no sentence
+    has two words of the question, together with the title.
     """
     question_words = set(words(question))
     asked = _content_words(question)
@@ -122,19 +128,17 @@ def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[
     best: tuple[str, int] | None = None
     best_score = 0.0
     for entry in references:
-        title_words = set(words(entry.title))
+        in_title = asked & set(words(entry.title))
+        score_of_title = sum(weights[word] for word in in_title) / 2
         for sentence in _list_sentences(entry.content):
             sentence_words = set(words(sentence))
             if sentence_words <= question_words and not _ENDS.search(sentence):
-                # A title that the question names, on a line of its own, answers nothing.
+                # A name that the question has, on a line of its own, answers nothing.
                 continue
             shared = asked & sentence_words
-            # The title says what the sentences of a passage are about.
-            only_in_title = asked & title_words - shared
-            if not shared or len(shared) + len(only_in_title) < 2:
+            if not shared or len(shared | in_title) < 2:
                 continue
-            score = sum(weights[word] for word in shared)
-            score += sum(weights[word] for word in only_in_title) / 2
+            score = score_of_title + sum(weights[word] for word in shared - in_title)
             if any(character.isdigit() for character in sentence):
                 score += bonus_for_number
             if best is None or score > best_score:
@@ -172,9 +176,20 @@ def _list_sentences(text: str) -> list[str]:
     """Return the sentences of the paragraphs and lists of a text, each on one line."""
     sentences: list[str] = []
     for block in _join_lines(text):
-        if not block.lstrip().startswith(("#", "|", "```", "~~~")):
+        is_marked = block.lstrip().startswith(("#", "|", "```", "~~~"))
+        if not is_marked and not _is_plain_heading(block):
             sentences += [block[start:end].strip() for start, end in sentence_spans(block)]
     return sentences
+
+
+def _is_plain_heading(block: str) -> bool:
+    """Check that a block is a heading of a text without markup: short, and without an end mark.
+
+    An item of a list may answer, and so may a line with a number or a colon ("Height: 41 m").
+    """
+    if _BLOCK.match(block) or _STATES.search(block):
+        return False
+    return len(block.split()) <= LONGEST_HEADING and not _ENDS.search(block)
 
 
 def _passage(entry: Reference) -> str:

@@ -48,6 +48,24 @@ def test_a_title_that_the_question_names_is_no_answer():
     assert text.splitlines()[2] == f"{BEST}The light was designed by Idra Vasterling. [1]"
 
 
+def test_a_heading_without_markup_is_no_answer_and_a_short_statement_is_one():
+    text = "The Harbour Board and the Skarrow Light\n\nThe board met on Skarrow twice a year."
+    best, _ = build_evidence_answer(context([text]), "What did the board of Skarrow Light do?")
+    assert best.splitlines()[2] == f"{BEST}The board met on Skarrow twice a year. [1]"
+    statement = context(["Height of the tower on Skarrow: great"])
+    best, _ = build_evidence_answer(statement, "What is the height of the Skarrow tower?")
+    assert best.splitlines()[2] == f"{BEST}Height of the tower on Skarrow: great [1]"
+
+
+def test_words_of_the_title_do_not_tell_which_sentence_answers():
+    passage = "The Skarrow Light is a light on Skarrow. The tower was designed by Idra Vasterling."
+    titled = Passage(**(chunk("c0", passage, "doc-0") | {"title": "The Skarrow Light"}))
+    asked = question(mode="graph", max_total_tokens=100_000)
+    shown = build_context(asked, Evidence(), [titled], CharacterTokens(), 0)
+    text, _ = build_evidence_answer(shown, "Who designed the Skarrow Light?")
+    assert text.splitlines()[2] == f"{BEST}The tower was designed by Idra Vasterling. [1]"
+
+
 def test_a_question_for_a_number_prefers_a_sentence_with_one():
     shown = context(["The tower of the mill is high. The tower of the mill has 30 metres."])
     text, _ = build_evidence_answer(shown, "How high is the tower of the mill?")
