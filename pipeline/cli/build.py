@@ -199,7 +199,7 @@ def show_plan(
         refusal = f"{refusal}; until then 'graphmill index {workflow}' alone runs it"
     else:
         refusal = project.refusal_of_model(planned, selection)
-    notes = _plan_notes(forecasts, refusal, counts, project.runs.reports())
+    notes = _plan_notes(workflow, forecasts, refusal, counts, project.runs.reports())
     sizes = project.view_sizes(workflow)
     notes += [rest.in_words()] if rest else []
     notes += _notes_on_unset_models(project, forecasts)
@@ -240,6 +240,7 @@ def _notes_on_unset_models(project: "Project", forecasts: "list[Forecast]") -> l
 
 
 def _plan_notes(
+    workflow: str,
     forecasts: "list[Forecast]",
     refusal: str,
     documents: Mapping[str, int],
@@ -256,7 +257,7 @@ def _plan_notes(
     if documents:
         changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
         notes.append(f"documents: {changed}")
-    to_convert, time = times_in_words(forecasts, reports)
+    to_convert, time = times_in_words(workflow, forecasts, reports)
     if to_convert:
         notes.append(to_convert)
     guessed = [entry.planned.step.id for entry in forecasts if entry.estimate.guessed]

@@ -49,7 +49,7 @@ IMPORTED = {
     ("status",): (LOOK, 230),
     ("status", "--json"): (LOOK, 230),
     ("plan",): (PLAN, 1_170),
-    ("index", "fast"): (RUN, 1_340),
+    ("index", "fast"): (RUN, 1_345),
     ("query", "Who built the Harrow Light?", "--mode", "naive"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "mix"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "graph"): (GRAPH, 1_230),

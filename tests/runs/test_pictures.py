@@ -86,9 +86,9 @@ def test_each_picture_is_asked_about_once_and_plan_says_so_before(
     # gpt-4o-mini counts 8,500 tokens for a small picture, each for 0.15 per million.
     assert plan["estimate"]["cost"][0] > 2 * 8500 * 0.15 / 1e6
     assert plan["documents"] == {"new": 4, "edited": 0, "gone": 0}
-    assert "3 pictures to be described: the tokens of a picture are an estimate" in " ".join(
-        plan["notes"]
-    )
+    notes = " ".join(plan["notes"])
+    assert "3 pictures to be described: the tokens of a picture are an estimate" in notes
+    assert f"graphmill index {plan['workflow']} --only load_documents" in notes
     assert not endpoint.requests
 
     first = folder.report("index")
@@ -242,7 +242,7 @@ def test_once_pictures_are_described_alone_the_plan_has_the_calls_that_read_desc
     notes = " ".join(folder.report("plan")["notes"])
     assert "what it costs to read them, is not in this plan" in notes
     alone = ("index", "--only", "load_documents")
-    assert f"'graphmill {' '.join(alone)}'" in notes
+    assert "'graphmill index index --only load_documents'" in notes
     # Before the first run of a workflow no step of it can be left as it is.
     assert "never completed" in folder.invoke_refused(*alone)
     assert folder.report("index", "fast")["totals"]["calls"] == 2

@@ -270,6 +270,7 @@ def test_a_run_whose_model_has_no_price_is_refused_at_once(folder: ProjectFolder
     ):
         refused = ask(served, "POST", "/v1/runs", json={"workflow": "index", "max_cost": 1})
         assert (refused.status_code, "'own' has no price" in said(refused)) == (422, True)
+        assert "--max-tokens" not in said(refused)
         assert RequestedRuns.of(folder.root).waiting() == []
 
 

@@ -177,30 +177,30 @@ def test_a_week(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
     answers = openai.reply
 
     week.add(*PEOPLE[:6])
-    week.run_details()
+    week.night()
 
     week.add(PEOPLE[6])
     week.configure(NO_STORE)
-    week.run_details()
+    week.night()
 
     week.configure(postgres_url)
     week.add(*PEOPLE[7:10])
-    week.run_details()
+    week.night()
 
     week.lose_and_restore()
     week.add(PEOPLE[10])
     week.killed_night(openai)
 
     openai.reply = answers
-    week.run_details()
+    week.night()
 
     paid = openai.count("chat")
     week.set_price(BUDGET_PRICE)
     week.add("Lena", "Mira", "Nora")
-    week.run_details()
+    week.night()
 
     week.set_price(0.15)
-    week.run_details()
+    week.night()
     done = run_line(week.lines[1], week.environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

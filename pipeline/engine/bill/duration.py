@@ -153,10 +153,10 @@ def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, An
     )
 
 
-def pictures_in_words(pictures: int, steps: Iterable[str]) -> str:
+def pictures_in_words(pictures: int, workflow: str, steps: Iterable[str]) -> str:
     """Return a sentence about the pictures that a run would have described, "" for none.
 
-    ``steps``: the ids of the steps that ask about them.
+    ``steps``: the ids of the steps of ``workflow`` that ask about them.
     """
     if not pictures:
         return ""
@@ -164,9 +164,9 @@ def pictures_in_words(pictures: int, steps: Iterable[str]) -> str:
     return (
         f"{counted(pictures, 'picture')} to be described: the tokens of a picture are an estimate"
         " by its size; what the descriptions say, and what it costs to read them, is not in this"
-        f" plan; 'graphmill index {only}', or before the first run of this workflow 'graphmill"
-        " index fast', describes them and asks no chat model else: the plan after it has those"
-        " calls"
+        f" plan; 'graphmill index {workflow} {only}', or before the first run of this workflow"
+        " 'graphmill index fast', describes them and asks no other chat model: the plan after it"
+        " has those calls"
     )
 
 

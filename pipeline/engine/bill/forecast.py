@@ -430,17 +430,20 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
 
 
 def times_in_words(
-    forecasts: Sequence[Forecast], reports: Iterable[Mapping[str, Any]]
+    workflow: str, forecasts: Sequence[Forecast], reports: Iterable[Mapping[str, Any]]
 ) -> tuple[str, str]:
     """Return a sentence about the conversions of a run and its pictures, and one about its model
     calls; "" where there are none.
 
-    ``reports``: of earlier runs, the newest first.
+    ``forecasts``: those of the steps of ``workflow``. ``reports``: of earlier runs, the newest
+    first.
     """
     files = sum(entry.to_convert for entry in forecasts)
     size = sum(entry.bytes_to_convert for entry in forecasts)
     calls = {entry.planned.step.id: entry.seconds for entry in forecasts}
     describing = [entry.planned.step.id for entry in forecasts if entry.to_describe]
-    pictures = pictures_in_words(sum(entry.to_describe for entry in forecasts), describing)
+    pictures = pictures_in_words(
+        sum(entry.to_describe for entry in forecasts), workflow, describing
+    )
     unknown = [conversion_in_words(files, size, reports), pictures]
     return "; ".join(filter(None, unknown)), time_in_words(calls)

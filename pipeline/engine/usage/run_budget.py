@@ -32,15 +32,22 @@ ONE_TOKEN = Tokens(1, 1)
 """The tokens whose price tells whether a model has one."""
 
 
-def refuse_unpriced(model: Model) -> None:
-    """Raise UsageError if calls of the model cannot be counted against a limit of costs."""
+def refuse_unpriced(
+    model: Model,
+    limit: str = "--max-cost",
+    otherwise: str = "give --max-tokens in its place, also in a schedule such as nightly/crontab",
+) -> None:
+    """Raise UsageError if calls of the model cannot be counted against a limit of costs.
+
+    The message names the limit, and what the caller can do beside setting a price.
+    """
     # A model without the method ``cost`` calls no endpoint and is free.
     cost = getattr(model, "cost", None)
     if cost is not None and cost(ONE_TOKEN) is None:
         raise UsageError(
-            f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
+            f"{limit}: model '{model.identity['model']}' has no price; set its price in"
             " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
-            " give --max-tokens in its place, also in a schedule such as nightly/crontab"
+            f" {otherwise}"
         )
 
 

@@ -145,7 +145,7 @@ def _plan(access: Access) -> dict[str, Any]:
 
     workflow = access.project.workflow().name
     forecasts = access.project.forecast(workflow)
-    conversions, calls = times_in_words(forecasts, access.project.runs.reports())
+    conversions, calls = times_in_words(workflow, forecasts, access.project.runs.reports())
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     return {
         "workflow": workflow,
