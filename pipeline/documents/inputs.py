@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from pipeline.documents.bucket_reader import BucketReader
 from pipeline.documents.database_rows import RowsError, list_rows
 from pipeline.documents.files import LOCK_FILE, is_left_out, is_lock, is_match, list_files
 from pipeline.documents.git import Blob, GitError, list_blobs
@@ -97,6 +98,7 @@ def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) ->
     except (ObjectStoreError, SettingsError, FileNotFoundError) as error:
         return _failed(source, "io_error", str(error))
     found: list[InputFile] = []
+    reader = BucketReader(store)
     for each in objects:
         name = one_line(each.name)
         is_folder = each.name.endswith("/")
@@ -109,7 +111,7 @@ def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) ->
         found.append(
             InputFile(
                 address, source.prefix + name, fault, member=each.name, written=written,
-                kind="object", content=content, store=store,
+                kind="object", content=content, store=reader,
             )
         )  # fmt: skip
     return found

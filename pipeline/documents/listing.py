@@ -24,12 +24,11 @@ from pipeline.documents.file_hashes import (
     state_of,
 )
 from pipeline.documents.git import BlobReader, GitError, blob_reader
-from pipeline.errors import ObjectStoreError
 from pipeline.files import full_disk_named
 from pipeline.text.ids import digest
 
 if TYPE_CHECKING:
-    from pipeline.snapshots.objects import Objects
+    from pipeline.documents.bucket_reader import BucketReader
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
@@ -70,7 +69,7 @@ class InputFile:
     kind: Literal["", "zip", "git", "sql", "object"] = ""
     content: str = ""
     fields: Mapping[str, Any] | None = field(default=None, hash=False)
-    store: "Objects | None" = field(default=None, hash=False, compare=False)
+    store: "BucketReader | None" = field(default=None, hash=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -207,10 +206,7 @@ class Opener:
         if file.kind == "zip":
             return self._archives.open(file.place, file.member)
         if file.store:
-            try:
-                return BytesIO(file.store.read(file.member)[0])
-            except ObjectStoreError as error:
-                raise OSError(str(error)) from error
+            return BytesIO(file.store.read(file.member))
         if file.kind != "git":
             return file.path.open("rb")
         try:

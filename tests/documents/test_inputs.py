@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from pydantic import ValidationError
 from pipeline.documents.git import BlobReader, GitError
 from pipeline.errors import DeletionError, SettingsError
 from pipeline.settings.schema import Settings
+from pipeline.snapshots import objects
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
 from tests.buckets import Bucket
 from tests.documents.test_archives import WORKFLOW, pack
 from tests.engine.documents.test_unread import kept, night
 from tests.projects import ProjectFolder, new_project
+from tests.servers.s3_server import between
 
 SECRET = "Zyxomandrel"
 
@@ -416,3 +419,40 @@ def test_an_input_that_cannot_be_read_keeps_its_documents(folder: ProjectFolder,
         project.index()
     folder.edit_settings(max_delete_ratio=1)
     assert set(night(folder)[0]) == {"a.txt"}
+
+
+def test_a_bucket_that_fails_halfway_keeps_what_it_gave_before_and_gives_the_rest_later(
+    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+):
+    # A request that fails is not retried for long, so that the test is short.
+    monkeypatch.setitem(objects.RETRIES, "retry_timeout", timedelta(seconds=1))
+    names = [f"{number}.md" for number in range(6)]
+    fill(bucket, {name: f"Old {name}" for name in names})
+    folder = new_project(tmp_path / "mill", "embedded", {"a.txt": "A letter."}, workflow="short")
+    (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
+    reads: list[str] = []
+
+    def fail_after_three(method: str, path: str) -> None:
+        if is_failing and method == "GET" and path.endswith(".md"):
+            reads.append(path)
+            if len(set(reads)) > 3:
+                raise ConnectionAbortedError("the bucket of this test fails halfway")
+
+    is_failing = False
+    with between(bucket.server, before=fail_after_three) as (endpoint, _):
+        environment = bucket.by(endpoint).environment
+        lines = [f"{name}={value}\n" for name, value in environment.items()]
+        (folder.root / ".env").write_text("".join(lines))
+        folder.edit_settings(inputs=[{"name": "docs", "type": "s3", "url": bucket.address}])
+        assert len(night(folder)[0]) == 7
+        fill(bucket, {name: f"New {name}" for name in names})
+        is_failing = True
+        documents, rejects, _ = night(folder)
+        assert set(documents) == {"a.txt", *(f"@docs/{name}" for name in names)}
+        texts = [text.split()[0] for source, text in documents.items() if source != "a.txt"]
+        assert sorted(texts) == ["New"] * 3 + ["Old"] * 3
+        assert len(kept(rejects)) == 3
+        is_failing = False
+        documents, rejects, _ = night(folder)
+    assert rejects.empty
+    assert all(documents[f"@docs/{name}"] == f"New {name}" for name in names)
