@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.text.ids import words
-
 MOST_PAIRS = 5
 """The number of pairs of a question that are joined."""
 SHORTEST_NOUN = 3
@@ -23,9 +21,14 @@ MOST_HEADS = 10
 """The number of nouns of a question whose compounds are looked for."""
 SHORTEST_HEAD = 4
 """Letters of such a noun: many words that are no compounds end in fewer."""
+LONGEST_HEAD = 50
+"""Letters of the longest one. PostgreSQL refuses a search for a word of more than 2,046 bytes."""
 SHORTEST_MODIFIER = 3
 """Letters of what stands before the noun in a compound. A prefix as in "Verkauf" has them too, so
 some other words count as compounds."""
+LETTERS = "0-9A-Za-zÀ-ÖØ-öø-ɏ"
+"""The Latin letters and the digits, as a part of a regular expression. They are written out,
+because PostgreSQL knows ASCII letters alone where the locale of the database is C."""
 INFLECTIONS = ("", "e", "n", "s", "en", "er", "es")
 """The endings of a noun in its cases and its plural."""
 GERMAN_WORDS = (
@@ -36,6 +39,8 @@ GERMAN_WORDS = (
 _QUESTION_WORDS = "wer|wem|wen|wo|wann|wie|warum|weshalb|welche|welcher|welches|welchen|welchem"
 _IS_GERMAN = re.compile(rf"\b(?:{GERMAN_WORDS}|{_QUESTION_WORDS})\b", re.IGNORECASE)
 _NO_NOUN = re.compile(rf"{GERMAN_WORDS}|{_QUESTION_WORDS}|wurden|wieso|woher|wohin", re.IGNORECASE)
+_IS_NOUN = re.compile(_NOUN)
+_SENTENCE_ENDS = frozenset(".?!:;\n")
 _PAIR = re.compile(rf"\b({_NOUN}) (?:{_LINKS}) (?:(?:{_ARTICLES}) )?({_NOUN})\b")
 
 
@@ -66,24 +71,38 @@ def join_nouns(question: str) -> list[Compound]:
 
 
 def find_heads(question: str) -> list[str]:
-    """Return the nouns of a German question whose compounds are looked for, as ``words`` has them.
+    """Return the nouns of a German question whose compounds are looked for, in lower case.
 
     A question without a frequent German word has none. In others a word with a capital is a noun.
+    They keep their endings: a compound that ends with "haus" need not end with its stem "hau".
     """
     if not _IS_GERMAN.search(question):
         return []
     heads: dict[str, None] = {}
-    for noun in re.findall(rf"\b{_NOUN}\b", question):
-        is_long_enough = len(noun) >= SHORTEST_HEAD
-        if is_long_enough and not _NO_NOUN.fullmatch(noun):
-            heads.update(dict.fromkeys(words(noun)))
+    follows_name = False
+    end = 0
+    for token in re.finditer(r"\w+", question):
+        word = token[0]
+        between = question[end : token.start()]
+        opens_sentence = not end or not _SENTENCE_ENDS.isdisjoint(between)
+        # "Mann" behind "Thomas" is a surname.
+        is_surname = follows_name and between.isspace()
+        is_noun = _IS_NOUN.fullmatch(word) is not None and not _NO_NOUN.fullmatch(word)
+        if is_noun and not is_surname and SHORTEST_HEAD <= len(word) <= LONGEST_HEAD:
+            heads[word.lower()] = None
+        follows_name = word[0].isupper() and not opens_sentence
+        end = token.end()
     return list(heads)[:MOST_HEADS]
 
 
 def compound_pattern(head: str) -> str:
-    """Return the pattern of compounds that end with the head, for Python and for PostgreSQL."""
+    """Return the pattern of compounds that end with the head, for Python and for PostgreSQL.
+
+    It begins where a word begins: elsewhere each letter of a long word would begin a search.
+    """
     endings = "|".join(INFLECTIONS[1:])
-    return rf"\w{{{SHORTEST_MODIFIER},}}{head}({endings})?(?!\w)"
+    letter = f"[{LETTERS}]"
+    return rf"(?<!{letter}){letter}{{{SHORTEST_MODIFIER},}}{head}({endings})?(?!{letter})"
 
 
 def _spell(head: str, modifier: str) -> Iterator[str]:

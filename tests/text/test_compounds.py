@@ -1,4 +1,5 @@
 import re
+import time
 
 import pytest
 
@@ -44,6 +45,10 @@ def test_a_question_of_many_pairs_has_few_compounds():
         ("Wo wohnt der Wärter?", ["wärter"]),
         ("Welche Pumpe steht im Turmkeller?", ["pumpe", "turmkeller"]),
         ("Wann fuhr Eva los?", []),
+        ("Wer ist Mitglied im Haus der Musik?", ["mitglied", "haus", "musik"]),
+        ("Wann starb Thomas Mann?", ["thomas"]),
+        ("Der Fall ist klar. Die Pumpe, der Filter?", ["fall", "pumpe", "filter"]),
+        (f"Wo ist der {'T' + 'e' * 50}?", []),
         ("Where is the Keeper of the Light?", []),
         ("", []),
     ],
@@ -58,3 +63,26 @@ def test_a_compound_ends_with_the_noun_or_a_form_of_it():
     assert all(pattern.search(word) for word in compounds)
     others = ("wärter", "abwärter", "leuchtturmwärterhaus")
     assert not any(pattern.search(word) for word in others)
+
+
+@pytest.mark.parametrize(
+    ("question", "compound", "other"),
+    [
+        ("Wer ist das Mitglied?", "Vorstandsmitglied", "Mitglied"),
+        ("Was ist der Preis?", "Kaufpreise", "Preise"),
+        ("Wo ist das Haus?", "Rathaus", "Tagesschau"),
+        ("Wo ist der Kurs?", "Sprachkurses", "Badekur"),
+    ],
+)
+def test_a_noun_is_looked_for_without_a_cut_of_its_ending(question: str, compound: str, other: str):
+    [head] = find_heads(question)
+    pattern = re.compile(compound_pattern(head), re.IGNORECASE)
+    assert pattern.search(compound)
+    assert not pattern.search(other)
+
+
+def test_a_long_run_of_letters_is_searched_once():
+    pattern = re.compile(compound_pattern("wärter"))
+    started = time.process_time()
+    assert not pattern.search("wärter" * 10_000 + "x")
+    assert time.process_time() - started < 5

@@ -43,6 +43,7 @@ from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.lexical_dates import date_query
 from pipeline.stores.postgres.lexical_endings import (
     ENDINGS_COLUMN,
+    ENDINGS_VERSION,
     IS_GERMAN,
     build_endings_index,
     look_up_ending,
@@ -51,7 +52,7 @@ from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
 from pipeline.stores.reads import Lexical
 from pipeline.text.compounds import find_heads, join_nouns
-from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
+from pipeline.text.ids import SHORTEST_STEM, is_syllabic, stem, words
 from pipeline.text.written_dates import find_dates
 
 K1, B = 0.9, 0.4
@@ -64,7 +65,7 @@ class TextStatistics:
 
     ``texts``: the number of texts. ``length``: the average number of words in a text. ``shares``:
     for frequent words, the share of texts that have the word. ``has_endings``: whether the index of
-    the endings of German words is there, which earlier versions of the software did not build.
+    the endings of German words is there; earlier versions of the software built none or another.
     """
 
     texts: int
@@ -211,7 +212,7 @@ def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[
         "texts": texts,
         "length": statistics.length,
         "shares": dict(statistics.shares),
-        "has_endings": True,
+        "endings": ENDINGS_VERSION,
     }
 
 
@@ -320,8 +321,9 @@ def lexical_search(
         pattern_weights[pattern] = word_weight(statistics.texts, frequency)
     for head, (_, pattern) in zip(heads, by_endings, strict=True):
         # Compounds of a frequent noun say no more than the noun, however rare they are.
-        if head in weights:
-            pattern_weights[pattern] = min(pattern_weights[pattern], weights[head])
+        noun = stem(head)
+        if noun in weights:
+            pattern_weights[pattern] = min(pattern_weights[pattern], weights[noun])
     texts = [content for _, content, _ in found]
     scores = bm25_scores(texts, weights, statistics.length, pattern_weights)
     hits: list[tuple[str, float]] = []
@@ -474,7 +476,7 @@ def _read_stored_statistics(connection: Connection, workspace: str) -> TextStati
     stored = row and row.get("lexical")
     if not stored:
         return None
-    has_endings = stored.get("has_endings", False)
+    has_endings = stored.get("endings") == ENDINGS_VERSION
     return TextStatistics(stored["texts"], stored["length"], stored["shares"], has_endings)
 
 

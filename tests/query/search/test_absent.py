@@ -108,6 +108,23 @@ def test_a_noun_with_which_a_shown_german_compound_ends_is_not_absent():
 
 
 @pytest.mark.parametrize(
+    ("content", "question", "expected"),
+    [
+        ("Das Vorstandsmitglied wohnt hier.", "Wo wohnt das Mitglied?", []),
+        ("Die Tagesschau begann.", "Wo steht das Kirchhaus und das Haus?", ["Kirchhaus", "Haus"]),
+        ("Der Landvogt starb.", "Wann starb Thomas Vogt?", ["Thomas", "Vogt"]),
+    ],
+)
+def test_a_noun_of_which_no_compound_is_shown_is_absent(
+    content: str, question: str, expected: list[str]
+):
+    stores = village()
+    stores.chunk_rows.loc[0, "content"] = content
+    shown = stores.chunks([stores.chunk_rows.loc[0, "id"]], [0.0] * 26)
+    assert [term.text for term in find_absent_terms(question, shown, stores)] == expected
+
+
+@pytest.mark.parametrize(
     "word", ["Q" * 2100, "q" * 2100, "9" * 2100, "ァ" * 2100, "Delta " + "7" * 2100]
 )
 def test_a_word_that_no_store_can_look_for_is_no_term(word: str):

@@ -1,11 +1,16 @@
 """The lexical index of text units, on a real PostgreSQL."""
 
 from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
+import psycopg
 import pytest
-from sqlalchemy import text
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import func, select, text
+from sqlalchemy.dialects.postgresql.psycopg import dialect
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
@@ -16,6 +21,7 @@ from pipeline.stores.postgres.lexical import (
     lexical_query,
     word_weight,
 )
+from pipeline.stores.postgres.lexical_endings import ENDINGS_COLUMN, IS_GERMAN, endings_index
 from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import Lexical, VectorSearch
@@ -421,7 +427,60 @@ def test_a_workspace_of_an_earlier_version_is_searched_without_endings(postgres:
     store = postgres()
     load(store, GERMAN)
     with store.connection() as connection:
-        connection.execute(text("UPDATE graphmill_live SET lexical = lexical - 'has_endings'"))
+        connection.execute(text("UPDATE graphmill_live SET lexical = lexical - 'endings'"))
         connection.commit()
     store.statistics.known = "", None
     assert store.lexical("Wo wohnt Wärter?", 5).hits == []
+
+
+def test_a_compound_is_found_by_a_noun_that_ends_as_an_english_plural_or_participle(
+    postgres: OpenStore,
+):
+    store = postgres()
+    load(store, ["Das ist ein Vorstandsmitglied.", "Das sind die Kaufpreise.", "Die Tagesschau."])
+    assert [id for id, _ in store.lexical("Wer ist Mitglied?", 5).hits][:1] == ["chunk-0000"]
+    assert "chunk-0001" in [id for id, _ in store.lexical("Welcher Preis?", 5).hits]
+    assert store.lexical("Wo steht Haus?", 5).hits == []
+
+
+def test_an_index_of_endings_of_another_version_is_missing_until_the_next_load_replaces_it(
+    postgres: OpenStore,
+):
+    store = postgres()
+    load(store, GERMAN)
+    name = endings_index(store.workspace)
+    earlier = f"{partition_of(CHUNKS, store.workspace)}_endings"
+    with store.connection() as connection:
+        connection.execute(text(f"ALTER INDEX {name} RENAME TO {earlier}"))
+        connection.commit()
+    assert store.outdated() == [f"index {name} is gone"]
+    load(store, GERMAN, "2")
+    assert store.outdated() == []
+    with store.connection() as connection:
+        assert connection.execute(select(func.to_regclass(earlier))).scalar() is None
+
+
+def test_the_index_of_endings_has_equal_words_in_a_database_of_locale_c(postgres_url: str):
+    content = "Das Haus für den „Leuchtturmwärter“ und die Übergröße."
+    row = select(ENDINGS_COLUMN, IS_GERMAN).select_from(
+        text("(SELECT '' AS header, CAST(:content AS text) AS content) AS unit")
+    )
+    query = str(row.compile(dialect=dialect())).encode()
+    create = sql.SQL(
+        "CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'"
+        " LC_COLLATE {locale} LC_CTYPE {locale}"
+    )
+    entries: list[tuple[str, bool]] = []
+    for locale in ("C", "C.UTF-8"):
+        database = f"locale_{uuid4().hex}"
+        name = sql.Identifier(database)
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(create.format(name, locale=sql.Literal(locale)))
+        with psycopg.connect(make_conninfo(postgres_url, dbname=database)) as connection:
+            entries += connection.execute(query, {"content": content}).fetchall()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {}").format(name))
+    in_c, in_unicode = entries
+    assert "reträwmrutthcuel" in in_c[0]
+    # In locale C capital umlauts stay as they are; they stand at the end of a word backwards.
+    assert (in_c[0].lower(), in_c[1]) == (in_unicode[0].lower(), in_unicode[1])
