@@ -9,6 +9,7 @@ for nothing.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import LiteralString
 
 MOST_PAIRS = 5
 """The number of pairs of a question that are joined."""
@@ -26,12 +27,12 @@ LONGEST_HEAD = 50
 SHORTEST_MODIFIER = 3
 """Letters of what stands before the noun in a compound. A prefix as in "Verkauf" has them too, so
 some other words count as compounds."""
-LETTERS = "0-9A-Za-zÀ-ÖØ-öø-ɏ"
+LETTERS: LiteralString = "0-9A-Za-zÀ-ÖØ-öø-ɏ"
 """The Latin letters and the digits, as a part of a regular expression. They are written out,
 because PostgreSQL knows ASCII letters alone where the locale of the database is C."""
 INFLECTIONS = ("", "e", "n", "s", "en", "er", "es")
 """The endings of a noun in its cases and its plural."""
-GERMAN_WORDS = (
+GERMAN_WORDS: LiteralString = (
     "der|das|dem|ein|eine|einen|einem|einer|und|ist|sind|wird|wurde|im|für|nicht|auf|bei|vom"
     "|zum|zur"
 )

@@ -195,7 +195,11 @@ def _bindings(tree: ast.Module) -> Iterator[tuple[str, bool]]:
                 for target in _names(place)
             )
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
-            yield from ((target, _is_literal(node.value)) for target in _names(node.target))
+            annotation = getattr(node, "annotation", None)
+            # The type checker holds an annotated constant to literals, and to joins of these.
+            is_declared = isinstance(annotation, ast.Name) and annotation.id == "LiteralString"
+            is_literal = is_declared or _is_literal(node.value)
+            yield from ((target, is_literal) for target in _names(node.target))
         elif isinstance(node, ast.AugAssign | ast.For | ast.comprehension):
             yield from ((target, False) for target in _names(node.target))
 

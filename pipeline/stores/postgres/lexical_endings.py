@@ -4,6 +4,8 @@ A GIN index finds words by their beginnings, so this one holds words written bac
 depends on its text alone, so a load changes it only for the text units that it changes.
 """
 
+from typing import LiteralString
+
 from psycopg import sql
 from sqlalchemy import Boolean, Connection, literal_column
 
@@ -16,16 +18,16 @@ from pipeline.text.ids import digest
 # The searched text is written out, as in lexical.py. Only long words of texts with a frequent
 # German word are there. An index of an English corpus stays empty. The letters are written out
 # too: what PostgreSQL takes for a letter depends on the locale of the database.
-_LETTER = f"[{LETTERS}]"
-_NO_LETTER = f"[^{LETTERS}]"
+_LETTER: LiteralString = f"[{LETTERS}]"
+_NO_LETTER: LiteralString = f"[^{LETTERS}]"
 # What is between two long words becomes one space, with the short words in it.
-_BETWEEN_LONG_WORDS = f"{_NO_LETTER}+(?:{_LETTER}{{1,6}}{_NO_LETTER}+)*"
-_ENDINGS = (
+_BETWEEN_LONG_WORDS: LiteralString = f"{_NO_LETTER}+(?:{_LETTER}{{1,6}}{_NO_LETTER}+)*"
+_ENDINGS: LiteralString = (
     r"to_tsvector('simple'::regconfig, left(reverse(regexp_replace("
     r"(coalesce(nullif(header, '') || E'\n\n', '') || content), "
     rf"'{_BETWEEN_LONG_WORDS}', ' ', 'g')), 200000))"
 )
-_IS_GERMAN = (
+_IS_GERMAN: LiteralString = (
     r"((coalesce(nullif(header, '') || E'\n\n', '') || content) ~ "
     rf"'(?<!{_LETTER})({GERMAN_WORDS})(?!{_LETTER})')"
 )
