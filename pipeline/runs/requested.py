@@ -212,6 +212,10 @@ class RequestedRuns:
                 "max_cost: missing, and the workflow asks a model that costs something; send"
                 " max_cost, or set serve.runs.cost_per_run"
             )
+        if ceilings.per_run == 0:
+            raise UsageError(
+                "max_cost: 0, and the workflow asks a model that costs something; send more"
+            )
         if min(left) <= 0:
             raise BudgetError(
                 "budget: what requested runs may cost today is spent; ask again tomorrow (UTC), or"

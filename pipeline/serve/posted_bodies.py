@@ -78,7 +78,8 @@ class RunAsked(BaseModel):
     workflow: WorkflowName | None = Field(
         default=None, description="By default the one that settings name."
     )
-    max_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    # Strict: true is no amount of money.
+    max_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=True)
     allow_deletes: bool = Field(
         default=False,
         description="Go on even if more documents are gone than max_delete_ratio.",

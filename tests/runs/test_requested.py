@@ -123,3 +123,9 @@ def test_ceilings_of_a_day_count_what_runs_cost_or_may_cost(requested: Requested
     requested.put(replace(waiting, state=REFUSED))
     assert requested.spent_today() == 3.0
     assert waiting.state == WAITING
+
+
+def test_a_run_that_may_cost_nothing_is_refused_for_its_own_reason(tmp_path: Path):
+    requested = RequestedRuns.of(tmp_path)
+    with pytest.raises(UsageError, match="max_cost: 0"):
+        requested.add("index", "a", True, Ceilings(per_run=0.0, per_day=5.0))

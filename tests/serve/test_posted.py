@@ -259,6 +259,9 @@ def test_the_ceiling_of_a_day_is_told_as_spent(folder: ProjectFolder):
         refused = ask(served, "POST", "/v1/runs", json={"workflow": "index", "max_cost": 1})
         assert (refused.status_code, refused.json()["error"]["type"]) == (429, "spent")
         assert "Retry-After" in refused.headers
+        for no_amount in (0, True, "1"):
+            asked = {"workflow": "index", "max_cost": no_amount}
+            assert ask(served, "POST", "/v1/runs", json=asked).status_code == 422
 
 
 def test_a_run_whose_model_has_no_price_is_refused_at_once(folder: ProjectFolder):
