@@ -151,9 +151,9 @@ def open_cache(folder: Path) -> GraphragCache | None:
     if root is None:
         return None
     settings = _read_settings(root / SETTINGS)
-    step, cache = _section(settings, STEP), _section(settings, "cache")
+    step = _section(settings, STEP)
     prompt = root / str(step.get("prompt") or "")
-    base = root / str(_section(cache, "storage").get("base_dir") or CACHE)
+    base = _cache_folder(root, settings)
     if not prompt.is_file() or not (base / STEP).is_dir():
         return None
     types, gleanings = step.get("entity_types"), step.get("max_gleanings")
@@ -176,10 +176,9 @@ def explain_closed_cache(folder: Path) -> str:
         without = _find_project(folder, str(place))
         return f"{without / place}, as there is no {SETTINGS} beside it" if without else ""
     settings = _read_settings(root / SETTINGS)
-    cache = _section(settings, "cache")
-    if cache.get("type") == "sqlite":
+    if _section(settings, "cache").get("type") == "sqlite":
         return f"the cache of {root}, as only one of type json is read"
-    replies = root / str(_section(cache, "storage").get("base_dir") or CACHE) / STEP
+    replies = _cache_folder(root, settings) / STEP
     prompt = _section(settings, STEP).get("prompt")
     if not replies.is_dir() or (prompt and (root / str(prompt)).is_file()):
         return ""
@@ -192,6 +191,12 @@ def explain_closed_cache(folder: Path) -> str:
 def _find_project(folder: Path, part: str) -> Path | None:
     """Return the folder or the one above it, which has this file or folder; None if none has."""
     return next((one for one in (folder, folder.parent) if (one / part).exists()), None)
+
+
+def _cache_folder(root: Path, settings: Mapping[str, Any]) -> Path:
+    """Return the folder of replies of the project of GraphRAG in ``root``."""
+    storage = _section(_section(settings, "cache"), "storage")
+    return root / str(storage.get("base_dir") or CACHE)
 
 
 def has_replies(cache: GraphragCache, folder: Path) -> bool:

@@ -111,7 +111,7 @@ def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) ->
         found.append(
             InputFile(
                 address, source.prefix + name, fault, member=each.name, written=written,
-                kind="object", content=content, store=reader,
+                kind="object", content=content, bucket=reader,
             )
         )  # fmt: skip
     return found

@@ -56,8 +56,8 @@ class InputFile:
     `file_hashes.state_of`, empty if it is unknown. A file of an archive has the place and the state
     of the archive; ``member`` is its name there, and ``written`` its day. One of a git repository
     has the repository as its place, and the hash of its content as ``member`` and ``content``. One
-    of a database is a row with its ``fields``, one of a bucket has its ``store``, its name there as
-    ``member`` and its e-tag as ``content``. ``kind`` is "" for a file of a folder.
+    of a database is a row with its ``fields``. One of a bucket has a reader as its ``bucket``, its
+    name there as ``member`` and its e-tag as ``content``. ``kind`` is "" for a file of a folder.
     """
 
     place: str
@@ -69,7 +69,7 @@ class InputFile:
     kind: Literal["", "zip", "git", "sql", "object"] = ""
     content: str = ""
     fields: Mapping[str, Any] | None = field(default=None, hash=False)
-    store: "BucketReader | None" = field(default=None, hash=False, compare=False)
+    bucket: "BucketReader | None" = field(default=None, hash=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -205,8 +205,8 @@ class Opener:
         """Return a stream of a file; this and its reading raise OSError and `DAMAGED`."""
         if file.kind == "zip":
             return self._archives.open(file.place, file.member)
-        if file.store:
-            return BytesIO(file.store.read(file.member))
+        if file.bucket:
+            return BytesIO(file.bucket.read(file.member))
         if file.kind != "git":
             return file.path.open("rb")
         try:

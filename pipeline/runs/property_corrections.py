@@ -44,15 +44,15 @@ def check_property(
             " as docs/knowledge.md shows"
         )
     given_type = _find_type(project, workflow, decision.entity, others)
-    names = TypeNames.of((each.name, each.synonyms) for each in ontology.entity_types)
-    type = names.find(given_type) or given_type
+    type_names = TypeNames.of((each.name, each.synonyms) for each in ontology.entity_types)
+    type = type_names.find(given_type) or given_type
     of_any_type = by_type.get(ANY_TYPE, ())
     candidates = {type: by_type.get(type, of_any_type)} if type else by_type
     found = _find_property(decision.property, candidates)
     if not found:
         if ontology.otherwise.properties == KEEP:
             return decision
-        raise UsageError(_explain_unknown(decision, type, by_type))
+        raise UsageError(_explain_unknown(decision, type, candidates, by_type))
     if isinstance(decision, SetProperty):
         _check_value(decision, found)
     names = {property.name for property in found.values()}
@@ -73,11 +73,16 @@ def _find_property(
 
 
 def _explain_unknown(
-    decision: PropertyDecision, type: str, by_type: Mapping[str, Sequence[Property]]
+    decision: PropertyDecision,
+    type: str,
+    candidates: Mapping[str, Sequence[Property]],
+    by_type: Mapping[str, Sequence[Property]],
 ) -> str:
-    """Return the message that the type lacks the property. ``type`` is "" if not known."""
+    """Return the message that the type lacks the property. ``type`` is "" if not known.
+
+    ``candidates``: the properties that the entity may have. ``by_type``: those of each type.
+    """
     name = decision.property
-    candidates = {type: by_type.get(type, by_type.get(ANY_TYPE, ()))} if type else by_type
     names = sorted({each.name for properties in candidates.values() for each in properties})
     others = sorted(_find_property(name, by_type))
     advice: list[str] = []

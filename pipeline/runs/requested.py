@@ -214,7 +214,8 @@ class RequestedRuns:
             )
         if ceilings.per_run == 0:
             raise UsageError(
-                "max_cost: 0, and the workflow asks a model that costs something; send more"
+                "max_cost: 0 (of the request or serve.runs.cost_per_run), and the workflow asks a"
+                " model that costs something; allow more"
             )
         if min(left) <= 0:
             raise BudgetError(

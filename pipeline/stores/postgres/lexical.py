@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 from psycopg import sql
@@ -49,7 +49,7 @@ from pipeline.stores.postgres.lexical_endings import (
     look_up_ending,
 )
 from pipeline.stores.postgres.maintenance import build_or_settle
-from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, LIVE, SEARCHED, partition_of
 from pipeline.stores.reads import Lexical
 from pipeline.text.compounds import find_heads, join_nouns
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, stem, words
@@ -130,17 +130,15 @@ LONGEST_WORD = 2000
 """Bytes of the longest word that is searched for. PostgreSQL refuses a question with a longer word,
 and has none in its index."""
 
-SEARCHED = r"(coalesce(nullif(header, '') || E'\n\n', '') || content)"
-"""The searched text of a text unit: its header, a blank line, and its own text."""
 # Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
-# cut at what an entry of the index can hold. SEARCHED is written out, because a statement is a
-# literal as a whole; an index is used only where both are written alike.
-LEXEMES = (
+# cut at what an entry of the index can hold. An index is used only where a query has
+# its expression.
+LEXEMES: LiteralString = (
     r"to_tsvector('simple'::regconfig, CASE"
-    r" WHEN octet_length((coalesce(nullif(header, '') || E'\n\n', '') || content))"
-    r" = char_length((coalesce(nullif(header, '') || E'\n\n', '') || content))"
-    r" THEN left((coalesce(nullif(header, '') || E'\n\n', '') || content), 200000)"
-    r" ELSE left(regexp_replace((coalesce(nullif(header, '') || E'\n\n', '') || content),"
+    rf" WHEN octet_length({SEARCHED})"
+    rf" = char_length({SEARCHED})"
+    rf" THEN left({SEARCHED}, 200000)"
+    rf" ELSE left(regexp_replace({SEARCHED},"
     r" '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
 )
 SEARCHED_COLUMN = literal_column(SEARCHED)

@@ -11,11 +11,11 @@ from sqlalchemy import Boolean, Connection, literal_column
 
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.maintenance import build_or_settle
-from pipeline.stores.postgres.schema import CHUNKS, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, SEARCHED, partition_of
 from pipeline.text.compounds import GERMAN_WORDS, INFLECTIONS, LETTERS, compound_pattern
 from pipeline.text.ids import digest
 
-# The searched text is written out, as in lexical.py. Only long words of texts with a frequent
+# Only long words of texts with a frequent
 # German word are there. An index of an English corpus stays empty. The letters are written out
 # too: what PostgreSQL takes for a letter depends on the locale of the database.
 _LETTER: LiteralString = f"[{LETTERS}]"
@@ -24,13 +24,9 @@ _NO_LETTER: LiteralString = f"[^{LETTERS}]"
 _BETWEEN_LONG_WORDS: LiteralString = f"{_NO_LETTER}+(?:{_LETTER}{{1,6}}{_NO_LETTER}+)*"
 _ENDINGS: LiteralString = (
     r"to_tsvector('simple'::regconfig, left(reverse(regexp_replace("
-    r"(coalesce(nullif(header, '') || E'\n\n', '') || content), "
-    rf"'{_BETWEEN_LONG_WORDS}', ' ', 'g')), 200000))"
+    rf"{SEARCHED}, '{_BETWEEN_LONG_WORDS}', ' ', 'g')), 200000))"
 )
-_IS_GERMAN: LiteralString = (
-    r"((coalesce(nullif(header, '') || E'\n\n', '') || content) ~ "
-    rf"'(?<!{_LETTER})({GERMAN_WORDS})(?!{_LETTER})')"
-)
+_IS_GERMAN: LiteralString = rf"({SEARCHED} ~ '(?<!{_LETTER})({GERMAN_WORDS})(?!{_LETTER})')"
 ENDINGS_VERSION = digest(_ENDINGS, _IS_GERMAN)[:8]
 """A part of the name of the index: a query uses it only if it has the same expressions."""
 ENDINGS_COLUMN = literal_column(_ENDINGS)

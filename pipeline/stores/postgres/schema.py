@@ -10,7 +10,7 @@ holds those of one model only. The lists of sources are partitioned too, for the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, LiteralString
 
 from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import ARRAY, BigInteger, Column, Double, Index, Integer, MetaData, Table, Text
@@ -73,6 +73,9 @@ CHUNKS = _define_vector_table(
     Column("heading", Text),
     Column("header", Text),
 )
+SEARCHED: LiteralString = r"(coalesce(nullif(header, '') || E'\n\n', '') || content)"
+"""The expression of the text of a text unit that is searched by words: its header, a blank line,
+and its own text."""
 ENTITIES = _define_vector_table(
     "lightrag_entities",
     Column("entity_name", Text),
