@@ -38,6 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, TSQUERY
 
+from pipeline.stores.postgres import schema
 from pipeline.stores.postgres.conditions import Allowed
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.lexical_dates import date_query
@@ -49,7 +50,7 @@ from pipeline.stores.postgres.lexical_endings import (
     look_up_ending,
 )
 from pipeline.stores.postgres.maintenance import build_or_settle
-from pipeline.stores.postgres.schema import CHUNKS, LIVE, SEARCHED, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
 from pipeline.stores.reads import Lexical
 from pipeline.text.compounds import find_heads, join_nouns
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, stem, words
@@ -130,6 +131,7 @@ LONGEST_WORD = 2000
 """Bytes of the longest word that is searched for. PostgreSQL refuses a question with a longer word,
 and has none in its index."""
 
+SEARCHED: LiteralString = schema.SEARCHED
 # Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
 # cut at what an entry of the index can hold. An index is used only where a query has
 # its expression.
