@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipeline.contract.prompts import Prompt
     from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
     from pipeline.contract.schemas import TableSchema, at_least, table
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
     from pipeline.errors import (
         AuthError,
         BudgetError,
@@ -116,7 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pipeline.contract.prompts": ("Prompt",),
     "pipeline.contract.registry": ("UNTRACKED", "Params", "Tracker", "verb"),
     "pipeline.contract.schemas": ("TableSchema", "at_least", "table"),
-    "pipeline.engine.plan": ("RunOptions",),
+    "pipeline.engine.run_options": ("RunOptions",),
     "pipeline.errors": (
         "AuthError", "BudgetError", "CacheFullError", "DamagedError", "DataError", "DeletionError",
         "DiskFullError", "GraphmillError", "LeaseLostError", "LockedError", "LostConnectionError",

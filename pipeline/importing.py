@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import LiteralString, Self
 
     from pipeline.documents.own_tables.imported import TableImport
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.ontology.other_forms import OntologyImport
 

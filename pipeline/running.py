@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pipeline.engine.bill.forecast import Forecast
-    from pipeline.engine.plan import PlannedStep, Rows, RunOptions, Selection
+    from pipeline.engine.plan import PlannedStep
+    from pipeline.engine.run_options import Rows, RunOptions, Selection
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.runs.conversions import ConversionReport, SampleEstimate
     from pipeline.runs.events import OnEvent
@@ -45,7 +46,7 @@ class Running(Services):
         again.
         """
         from pipeline.engine.bill.forecast import forecast
-        from pipeline.engine.plan import ALL
+        from pipeline.engine.run_options import ALL
 
         return forecast(
             self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL,
@@ -159,7 +160,7 @@ class Running(Services):
         rows of which a reply lacks its end mark; only a reply with the mark replaces it. A workflow
         that cannot be loaded is only indexed.
         """
-        from pipeline.engine.plan import RunOptions
+        from pipeline.engine.run_options import RunOptions
 
         workflow = self.workflow(name or self.shown_workflow()).name
         run = self.index if self.why_not_loadable(workflow) else self.run
@@ -281,7 +282,7 @@ class Running(Services):
         options: RunOptions | None,
         *stages: Stage,
     ) -> RunReport:
-        from pipeline.engine.plan import RunOptions
+        from pipeline.engine.run_options import RunOptions
         from pipeline.engine.run_report import Progress
         from pipeline.persons.intention import ErasureIntents
         from pipeline.purge.intention import PurgeIntents

@@ -27,6 +27,7 @@ from pipeline.cli import (
     ontology,
     resolutions,
     run_pages,
+    serve,
     subject,
     tables,
     worker,
@@ -91,8 +92,8 @@ COMMANDS = (
     history.runs, history.documents, run_pages.report, checks.rejects, checks.usage,
     checks.doctor,
     checks.check_laws, maintain.gc, maintain.purge, subject.subject, backup.backup, backup.restore,
-    maintain.export, ask.query, chat.chat, ask.questions, ask.serve,
-    ask.ui, ask.mcp, worker.worker, docs.docs,
+    maintain.export, ask.query, chat.chat, ask.questions, serve.serve,
+    serve.ui, serve.mcp, worker.worker, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

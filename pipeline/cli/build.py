@@ -39,7 +39,7 @@ from pipeline.settings.init import FIRST_WORKFLOW, SAMPLE_QUESTIONS, init_projec
 
 if TYPE_CHECKING:
     from pipeline.engine.bill.forecast import Forecast
-    from pipeline.engine.plan import Selection
+    from pipeline.engine.run_options import Selection
     from pipeline.project import Project
     from pipeline.runs.conversions import SampleEstimate
     from pipeline.tuning.tune import Tuning
@@ -291,7 +291,7 @@ def index(
     page: Page = None,
 ) -> None:  # fmt: skip
     """Read the documents and make the tables of the graph (snapshots); nothing is loaded."""
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
 
     selection = _selection(start, only, skip, force)
     options = RunOptions(
@@ -312,7 +312,7 @@ def load(
     page: Page = None,
 ) -> None:  # fmt: skip
     """Bring the databases (stores) up to date with the tables of the last run."""
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
 
     owners = tuple(take_over or ())
     options = RunOptions(
@@ -336,7 +336,7 @@ def run(
     yes: Yes = False, page: Page = None,
 ) -> None:  # fmt: skip
     """Read the documents, make the graph, and load it into the databases: index, then load."""
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
 
     owners = tuple(take_over or ())
     options = RunOptions(
@@ -373,7 +373,7 @@ def retry(
     page: Page = None,
 ) -> None:  # fmt: skip
     """Run, and ask again for exactly the rows that were lost or cut."""
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
 
     if only_plan:
         with open_project(context, folder, overrides, as_json) as project:
@@ -405,7 +405,7 @@ def _selection(
     skip: list[str] | None = None,
     force: list[str] | None = None,
 ) -> "Selection":
-    from pipeline.engine.plan import Selection
+    from pipeline.engine.run_options import Selection
 
     return Selection(start, tuple(only or ()), tuple(skip or ()), tuple(force or ()))
 

@@ -275,7 +275,7 @@ def import_graphrag(
 ) -> None:  # fmt: skip
     """Index what Microsoft GraphRAG has written: documents, the graph, communities, reports and
     claims."""
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
 
     options = RunOptions(allow_deletes=allow_deletes)
 
@@ -296,7 +296,7 @@ def import_lightrag(
     allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
     """Index what LightRAG has paid for: documents, passages, and the replies about each of them."""
-    from pipeline.engine.plan import RunOptions
+    from pipeline.engine.run_options import RunOptions
 
     options = RunOptions(allow_deletes=allow_deletes)
 

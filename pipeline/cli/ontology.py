@@ -38,7 +38,7 @@ def adopt(
 ) -> None:  # fmt: skip
     """Let the prompt name the types of ontology.yaml: say what the next run costs then, and ask."""
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.engine.plan import Selection
+        from pipeline.engine.run_options import Selection
 
         text = project.vocabulary_to_adopt()
         if text is None:

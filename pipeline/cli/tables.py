@@ -93,7 +93,7 @@ def _import_table(
 ) -> None:
     """Put a table into the project and print what its rows are, or only print the plan."""
     if only_plan:
-        from pipeline.engine.plan import Selection
+        from pipeline.engine.run_options import Selection
 
         with project.with_table(source, columns, values, is_master_data) as (imported, changed):
             _print_import(imported, as_json)

@@ -47,19 +47,16 @@ from pipeline.engine.losses import (
 )
 from pipeline.engine.memory import PeakMemory
 from pipeline.engine.plan import (
-    ALL,
     PlannedStep,
     Planner,
-    Rows,
-    Selection,
     examine_source,
-    rows_to_ask_again,
     tables_of,
     update_stamp,
     version_of,
 )
 from pipeline.engine.reply_lengths import lengths_of
 from pipeline.engine.resources import Model, Resources
+from pipeline.engine.run_options import ALL, Rows, Selection, rows_to_ask_again
 from pipeline.engine.run_report import Action, Progress, StepReport
 from pipeline.engine.tasks import InBuckets, Workers, Workplace, works_in_buckets
 from pipeline.engine.usage.journal import Journal

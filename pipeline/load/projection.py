@@ -129,8 +129,9 @@ EXTRAS: Mapping[str, str] = {
 of."""
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
-HEADERS = "text_unit_headers"
 """The step that writes this table has the embedding model that questions are embedded by."""
+HEADERS = "text_unit_headers"
+"""The table of the headers of text units, with which these are embedded."""
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH, TYPE_SUFFIX = 100, 12
 WHOLE_ABOVE = 1e16

@@ -7,7 +7,8 @@ files have changed since. The steps behind them run, but for what an endpoint wo
 from dataclasses import replace
 
 from pipeline.corrections.own_documents import read_own_statements
-from pipeline.engine.plan import PlannedStep, Planner, RunOptions, Selection
+from pipeline.engine.plan import PlannedStep, Planner
+from pipeline.engine.run_options import RunOptions, Selection
 from pipeline.engine.runner import asks_elsewhere
 from pipeline.engine.workflow import READ_TABLE, Workflow
 from pipeline.errors import UsageError, counted

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from pipeline.contract.prompts import Prompt
     from pipeline.documents.kept_conversions import KeepingConverter
-    from pipeline.engine.plan import RunOptions, Selection
     from pipeline.engine.resources import Model, Resources
+    from pipeline.engine.run_options import RunOptions, Selection
     from pipeline.engine.usage.questions import QuestionJournal
     from pipeline.engine.workflow import Workflow
     from pipeline.models.base import EmbeddingModel, Listener, Reranker

@@ -16,8 +16,8 @@ from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.contract.views import conditions_digest
 from pipeline.engine.extraction_check import health
 from pipeline.engine.extraction_notes import extraction_notes
-from pipeline.engine.plan import RunOptions
 from pipeline.engine.reply_lengths import longest_replies
+from pipeline.engine.run_options import RunOptions
 from pipeline.engine.run_report import LoadCounts, Outcome, Progress, RunReport
 from pipeline.engine.runner import Runner
 from pipeline.engine.tasks import Workers, Workplace

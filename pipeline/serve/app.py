@@ -27,7 +27,6 @@ from pipeline.serve.guard import BROWSER_HEADERS, Guard, RequestLog, WithHeaders
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.metrics import Counting, Counts, MetricsPage, WithMetrics, note_mode
-from pipeline.serve.named import with_peer
 from pipeline.serve.new_runs import Starter, add_runs
 from pipeline.serve.posted import MEGABYTE, add_documents
 from pipeline.serve.queries import Api, Queries
@@ -37,6 +36,7 @@ from pipeline.serve.tries import Tries
 from pipeline.serve.turns import Claim
 from pipeline.serve.ui.mount import OPEN_PATHS, mount
 from pipeline.serve.usage import Counted
+from pipeline.serve.user_headers import with_peer
 from pipeline.settings.query_options import QuerySettings
 from pipeline.settings.schema import OidcSettings, ServeSettings
 

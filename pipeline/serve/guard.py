@@ -19,9 +19,9 @@ from pipeline.errors import NotAllowedError
 from pipeline.pages.environment import texts
 from pipeline.serve.access import Access, AccessList
 from pipeline.serve.failures import refusal
-from pipeline.serve.named import is_trusted, named_in
 from pipeline.serve.navigation import login_address, of_another_page, wants_page
 from pipeline.serve.tries import Tries, sender_of
+from pipeline.serve.user_headers import is_trusted, named_in
 from pipeline.settings.schema import UsersSettings
 
 if TYPE_CHECKING:

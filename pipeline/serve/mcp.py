@@ -33,12 +33,12 @@ from pipeline.serve.audit import audit_of
 from pipeline.serve.failures import failure_of, invalid, refusal
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.hang_ups import DelayAfterHangUps
-from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
 from pipeline.serve.server import make_ready
 from pipeline.serve.start import serve_as
 from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters
 from pipeline.serve.usage import Counted
+from pipeline.serve.user_headers import with_peer
 from pipeline.settings.keys import STDIO
 from pipeline.settings.query_fields import TOOL_TOKENS
 

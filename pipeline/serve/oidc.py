@@ -14,7 +14,7 @@ from typing import Any
 from authlib.integrations.starlette_client import OAuth, StarletteOAuth2App
 from starlette.requests import Request
 
-from pipeline.serve.named import LONGEST_NAME, Named
+from pipeline.serve.user_headers import LONGEST_NAME, Named
 from pipeline.settings.schema import OidcSettings
 
 LOG = logging.getLogger("graphmill.serve")

@@ -26,8 +26,8 @@ from pipeline.errors import SettingsError, in_words
 from pipeline.files import secret_in, write_text
 from pipeline.project import Project
 from pipeline.serve.access import Access, AccessList
-from pipeline.serve.named import Named
 from pipeline.serve.navigation import of_our_own_page
+from pipeline.serve.user_headers import Named
 from pipeline.text.ids import digest
 
 ENDED_FOLDER = "data/serve/ended-sessions"

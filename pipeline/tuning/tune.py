@@ -12,8 +12,9 @@ from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
 from pipeline.engine.bill.expected_calls import Amount, Estimate
 from pipeline.engine.documents.kept_documents import with_kept
-from pipeline.engine.plan import ALL, Planner, tables_of
+from pipeline.engine.plan import Planner, tables_of
 from pipeline.engine.resources import Resources
+from pipeline.engine.run_options import ALL
 from pipeline.engine.usage.journal import Journal, settle
 from pipeline.engine.usage.run_budget import Budget, Meter, MeteredChat
 from pipeline.engine.workflow import FILE_TEXT_UNITS, Workflow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DeletionError, UsageError
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.states import set_args, table_hashes

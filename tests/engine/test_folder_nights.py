@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine.plan import RunOptions, Selection
+from pipeline.engine.run_options import RunOptions, Selection
 from pipeline.engine.runner import MOST_READINGS
 from tests.engine.readings import watched
 from tests.projects import ProjectFolder, new_project

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.engine.changed_groups import StepDelta
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.sizes import size
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipeline.engine.plan import ALL, Selection, plan
+from pipeline.engine.plan import plan
+from pipeline.engine.run_options import ALL, Selection
 from pipeline.engine.run_report import Progress
 from pipeline.engine.runner import IndexResult, Runner
 from pipeline.errors import UsageError

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DataError, UsageError
 from pipeline.runs.owner import owner_of
 from pipeline.settings.init import init_project

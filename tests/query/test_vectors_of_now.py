@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.asking import LastShown, Shown
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import NothingLoadedError
 from pipeline.models.here.builtin import BuiltinEmbedding
 from pipeline.stores.base import Live

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DeletionError
 from pipeline.project import Project
 from tests.projects import NO_STORE, ProjectFolder, new_project

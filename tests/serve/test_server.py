@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from pipeline.cli import ask as command
+from pipeline.cli import serve as command
 from pipeline.errors import UsageError, install_extra
 from pipeline.project import Project
 from pipeline.runs import services

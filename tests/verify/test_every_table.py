@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.stores.postgres.schema import (
     DERIVED_TABLES,
     METADATA,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.engine.run_report import RunReport
 from pipeline.errors import AuthError, BudgetError, ModelError, WaitingError
 from tests.projects import NO_STORE, ProjectFolder, new_project

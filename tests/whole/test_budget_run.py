@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import BudgetError
 from tests.corpora import cut_by_paragraphs, voyages
 from tests.projects import ProjectFolder, new_project

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from pipeline.engine.plan import ALL, RunOptions, Selection
+from pipeline.engine.run_options import ALL, RunOptions, Selection
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.runs.adapters import postgres_store

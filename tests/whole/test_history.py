@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.contract.schemas import TEXTS
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DataError, UsageError
 from pipeline.project import Project
 from pipeline.runs.stages import manifest_of

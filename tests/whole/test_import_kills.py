@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.project import Project
 from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of
 from tests.sizes import size

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.engine.tasks import Task, Workplace
 from pipeline.errors import NothingLoadedError
 from pipeline.snapshots.folder import UNFINISHED

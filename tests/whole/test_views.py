@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pipeline.engine.bill.forecast import totals
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import (
     BudgetError,
     NothingLoadedError,

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from pipeline.engine import tasks
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.engine.tasks import InBuckets, Task, Workplace
 from pipeline.engine.workers import Processes
 from pipeline.errors import SettingsError, VerbError, WorkerError

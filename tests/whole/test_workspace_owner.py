@@ -14,7 +14,7 @@ import typer
 from neo4j import GraphDatabase
 from psycopg import sql
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import UsageError
 from pipeline.files import read_json
 from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of

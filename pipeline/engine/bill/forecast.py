@@ -52,17 +52,9 @@ from pipeline.engine.documents.deletions import (
 )
 from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
-from pipeline.engine.plan import (
-    ALL,
-    NO_ROWS,
-    PlannedStep,
-    Planner,
-    Rows,
-    Selection,
-    rows_to_ask_again,
-    tables_of,
-)
+from pipeline.engine.plan import PlannedStep, Planner, tables_of
 from pipeline.engine.resources import Model, Resources
+from pipeline.engine.run_options import ALL, NO_ROWS, Rows, Selection, rows_to_ask_again
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore

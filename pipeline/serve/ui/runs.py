@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from pipeline.engine.losses import ASKED_AGAIN
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import GraphmillError, in_words
 from pipeline.pages.environment import texts
 from pipeline.runs.run_details import RunDetails

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pipeline.engine.documents.deletions import DocumentChanges, check_deletions, document_changes
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DataError, DeletionError
 from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.engine.usage.run_budget import Budget
 from pipeline.errors import BudgetError, UsageError
 from tests.projects import ProjectFolder, new_project
