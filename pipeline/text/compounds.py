@@ -65,10 +65,14 @@ def join_nouns(question: str) -> list[Compound]:
     found: dict[tuple[str, str], Compound] = {}
     for pair in _PAIR.finditer(question):
         head, modifier = pair[1], pair[2]
-        if min(len(head), len(modifier)) >= SHORTEST_NOUN:
-            spellings = dict.fromkeys(_spell(head.lower(), modifier.lower()))
-            found[head, modifier] = Compound((head, modifier), tuple(spellings))
-    return list(found.values())[:MOST_PAIRS]
+        if len(head) < SHORTEST_NOUN or len(modifier) < SHORTEST_NOUN:
+            continue
+        spellings = _spell(head.lower(), modifier.lower())
+        # A dict keeps each spelling once, in its order.
+        each_once = tuple(dict.fromkeys(spellings))
+        found[head, modifier] = Compound((head, modifier), each_once)
+    compounds = list(found.values())
+    return compounds[:MOST_PAIRS]
 
 
 def find_heads(question: str) -> list[str]:
@@ -79,20 +83,24 @@ def find_heads(question: str) -> list[str]:
     """
     if not _IS_GERMAN.search(question):
         return []
+    # A dict keeps each noun once, in the order of the question.
     heads: dict[str, None] = {}
     follows_name = False
-    end = 0
+    last_end = 0
     for token in re.finditer(r"\w+", question):
         word = token[0]
-        between = question[end : token.start()]
-        opens_sentence = not end or not _SENTENCE_ENDS.isdisjoint(between)
+        between = question[last_end : token.start()]
+        is_first = last_end == 0
+        opens_sentence = is_first or not _SENTENCE_ENDS.isdisjoint(between)
         # "Mann" behind "Thomas" is a surname.
         is_surname = follows_name and between.isspace()
         is_noun = _IS_NOUN.fullmatch(word) is not None and not _NO_NOUN.fullmatch(word)
-        if is_noun and not is_surname and SHORTEST_HEAD <= len(word) <= LONGEST_HEAD:
+        has_length = SHORTEST_HEAD <= len(word) <= LONGEST_HEAD
+        if is_noun and has_length and not is_surname:
             heads[word.lower()] = None
+        # The word that opens a sentence has its capital from there, and need not be a name.
         follows_name = word[0].isupper() and not opens_sentence
-        end = token.end()
+        last_end = token.end()
     return list(heads)[:MOST_HEADS]
 
 

@@ -104,7 +104,8 @@ def iso_date(year: str | int, month: str | int | None, day: str | int | None) ->
         return ""
     if day is not None:
         return whole
-    return whole[: _LENGTHS["year" if month is None else "month"]]
+    precision = "year" if month is None else "month"
+    return whole[: _LENGTHS[precision]]
 
 
 def _year_last(found: re.Match[str], day_first: bool | None) -> str:
@@ -118,8 +119,9 @@ def _year_last(found: re.Match[str], day_first: bool | None) -> str:
         return iso_date(year, first, second)
     if day_first is None:
         return iso_date(year, None, None)
-    month, day = (second, first) if day_first else (first, second)
-    return iso_date(year, month, day)
+    if day_first:
+        return iso_date(year, second, first)
+    return iso_date(year, first, second)
 
 
 def _normalize(text: str) -> str:
@@ -162,10 +164,13 @@ def _parse_words(text: str) -> str:
         return ""
     if found.date_obj is None:
         return ""
-    length = _LENGTHS.get(found.period, _LENGTHS["year"])
     year = str(found.date_obj.year)
     # A year that the text does not have was made up of a number of two digits.
-    return found.date_obj.date().isoformat()[:length] if year in text else ""
+    if year not in text:
+        return ""
+    known_length = _LENGTHS.get(found.period, _LENGTHS["year"])
+    whole = found.date_obj.date().isoformat()
+    return whole[:known_length]
 
 
 def _read_common(text: str) -> str | None:
@@ -177,10 +182,14 @@ def _read_common(text: str) -> str | None:
     common = IN_WORDS.fullmatch(text)
     if common is None and weekday.rstrip(",.").lower() in names_of_weekdays():
         common = IN_WORDS.fullmatch(day)
-    month = months_by_name().get(common["name"].casefold()) if common else None
-    if not common or not month or (common["before"] and common["after"]):
+    if common is None:
         return None
-    return iso_date(common["year"], month, common["before"] or common["after"])
+    month = months_by_name().get(common["name"].casefold())
+    before, after = common["before"], common["after"]
+    has_two_days = before and after
+    if month is None or has_two_days:
+        return None
+    return iso_date(common["year"], month, before or after)
 
 
 def _may_be_date(text: str) -> bool:
@@ -188,8 +197,9 @@ def _may_be_date(text: str) -> bool:
 
     Where words are not separated nothing is said of words.
     """
-    numbers = [len(digits) for digits in _NUMBER.findall(text)]
-    if numbers.count(4) != 1 or any(length > 2 for length in numbers if length != 4):
+    lengths = [len(digits) for digits in _NUMBER.findall(text)]
+    lengths_beside_years = [length for length in lengths if length != 4]
+    if lengths.count(4) != 1 or any(length > 2 for length in lengths_beside_years):
         return False
     if _UNSEPARATED.search(text):
         return True

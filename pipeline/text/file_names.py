@@ -30,11 +30,15 @@ def is_name(stem: str) -> bool:
     if len(stem) > _LONGEST or "_" in stem:
         return False
     words = [word.casefold() for word in _LETTERS.findall(stem)]
-    if all(word in _OF_PROGRAMS for word in words) or any(map(_CODE.fullmatch, stem.split())):
+    # A name without a letter has no words, so it is none either.
+    if all(word in _OF_PROGRAMS for word in words):
+        return False
+    if any(_CODE.fullmatch(part) for part in stem.split()):
         return False
     if _WORDS.fullmatch(stem):
         return True
-    return bool(_ONE_WORD.fullmatch(stem)) and _is_capitalised(stem)
+    is_one_word = _ONE_WORD.fullmatch(stem) is not None
+    return is_one_word and _is_capitalised(stem)
 
 
 def names_subject(title: str) -> bool:
@@ -42,11 +46,15 @@ def names_subject(title: str) -> bool:
 
     Words in small letters alone, as "meeting notes", describe it rather than name a subject.
     """
-    is_described = title == title.lower() != title.upper()
-    return not is_described and is_name(title)
+    has_case = title.lower() != title.upper()
+    is_description = has_case and title == title.lower()
+    return not is_description and is_name(title)
 
 
 def _is_capitalised(word: str) -> bool:
     """Return whether a word begins with a capital before small letters; True without case."""
     has_case = word.lower() != word.upper()
-    return not has_case or (word[0].isupper() and word != word.upper())
+    if not has_case:
+        return True
+    is_in_capitals = word == word.upper()
+    return word[0].isupper() and not is_in_capitals

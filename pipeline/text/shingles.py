@@ -17,8 +17,10 @@ def hash_shingles(text: str) -> frozenset[int]:
     """Return the hashes (32 bits) of the shingles of a text; a text of fewer words has none."""
     found = _WORD.findall(text.lower())
     starts = range(len(found) - WORDS_OF_SHINGLE + 1)
+    # A run that occurs several times is hashed once.
     runs = {" ".join(found[start : start + WORDS_OF_SHINGLE]) for start in starts}
-    return frozenset(zlib.crc32(run.encode("utf-8", "surrogatepass")) for run in runs)
+    encoded_runs = [run.encode("utf-8", "surrogatepass") for run in runs]
+    return frozenset(map(zlib.crc32, encoded_runs))
 
 
 def compute_resemblance(one: frozenset[int], other: frozenset[int]) -> float:

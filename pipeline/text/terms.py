@@ -66,7 +66,10 @@ class Term:
         if not self.parts:
             return False
         found = _list_words(text)
-        return any(all(_begins_any(part, found) for part in pair) for pair in self.parts)
+        for first, second in self.parts:
+            if _begins_any(first, found) and _begins_any(second, found):
+                return True
+        return False
 
 
 def shorten(word: str) -> str:
@@ -75,8 +78,10 @@ def shorten(word: str) -> str:
     It is short enough for most endings of European languages; a word of another meaning that
     begins alike counts as a form too.
     """
+    # A word of punctuation alone has no words.
     [base] = words(word) or [""]
-    return base[: max(SHORTEST_STEM, len(base) - 3)]
+    length = max(SHORTEST_STEM, len(base) - 3)
+    return base[:length]
 
 
 def split_compound(word: str) -> tuple[tuple[str, str], ...]:

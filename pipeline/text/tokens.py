@@ -111,9 +111,12 @@ def _ranks_are_here(encoding: str) -> bool:
     its SHA-256 differs.
     """
     code = ENCODING_CONSTRUCTORS[encoding].__code__
-    constants = [constant for constant in code.co_consts if isinstance(constant, str)]
-    addresses = [constant for constant in constants if constant.startswith("https://")]
-    return bool(addresses) and all(_cached_hash(address) in constants for address in addresses)
+    texts = [constant for constant in code.co_consts if isinstance(constant, str)]
+    addresses = [text for text in texts if text.startswith("https://")]
+    if not addresses:
+        return False
+    # The hash that an intact file has is one of the texts too.
+    return all(_cached_hash(address) in texts for address in addresses)
 
 
 def _cached_hash(address: str) -> str | None:
@@ -126,8 +129,11 @@ def _cached_hash(address: str) -> str | None:
         folder = Path(tempfile.gettempdir(), "data-gym-cache")
     if folder == "":
         return None
-    path = Path(folder, hashlib.sha1(address.encode()).hexdigest())
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    name = hashlib.sha1(address.encode()).hexdigest()
+    path = Path(folder, name)
+    if not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _without_surrogates(text: str) -> str:

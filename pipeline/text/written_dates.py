@@ -50,34 +50,41 @@ class WrittenDate:
 
         Case is ignored.
         """
-        year, month = self.year, f"0?{self.month}"
-        day, later = _any_of(self.days), _any_of(self.slashed_days)
-        names = "|".join(sorted(names_of_month(self.month)))
+        year = self.year
+        month = f"0?{self.month}"
+        day = _any_of(self.days)
         if self.day is None:
-            behind_month, behind_name, before_name = f"([-/.]{day})?", rf"({day}[a-z]*,?\s+)?", ""
+            # A text may say the month alone, or any day of it.
+            behind_month = f"([-/.]{day})?"
+            behind_name = rf"({day}[a-z]*,?\s+)?"
             behind_syllable = ""
-            alone = [rf"{month}[/.]{year}"]
         else:
-            behind_month, behind_name = f"[-/.]{day}", rf"{day}[a-z]*,?\s+"
-            before_name, behind_syllable = rf"{day}[a-z]*[.]?\s+((of|de)\s+)?", rf"\s*{day}[日일]"
-            alone = []
+            behind_month = f"[-/.]{day}"
+            behind_name = rf"{day}[a-z]*,?\s+"
+            behind_syllable = rf"\s*{day}[日일]"
+        all_names = "|".join(sorted(names_of_month(self.month)))
+        name = f"({all_names})"
         between = r"[.,]?\s+"
         of_year = rf"((of|de|del)\s+)?{year}"
-        forms = [
-            *alone,
-            rf"{year}[-/.]{month}{behind_month}",
-            f"{day}[.]{month}[.]{year}",
-            rf"({names}){between}{behind_name}{of_year}",
-        ]
+        forms: list[str] = []
+        if self.day is None:
+            forms.append(rf"{month}[/.]{year}")
+        forms.append(rf"{year}[-/.]{month}{behind_month}")
+        forms.append(f"{day}[.]{month}[.]{year}")
+        forms.append(rf"{name}{between}{behind_name}{of_year}")
         if self.slashed_days:
-            forms += [f"{later}[/-]{month}[/-]{year}", f"{month}/{later}/{year}"]
-        if before_name:
-            forms.append(rf"{before_name}({names}){between}{of_year}")
+            later_day = _any_of(self.slashed_days)
+            forms.append(f"{later_day}[/-]{month}[/-]{year}")
+            forms.append(f"{month}/{later_day}/{year}")
+        if self.day is None:
+            forms.append(rf"{year},?\s+{name}")
         else:
-            forms.append(rf"{year},?\s+({names})")
+            before_name = rf"{day}[a-z]*[.]?\s+((of|de)\s+)?"
+            forms.append(rf"{before_name}{name}{between}{of_year}")
+        any_form = "|".join(forms)
         # Where there are no spaces between words, letters and digits stand beside the date.
         syllabic = rf"(?<!\d){year}[年년]\s*{month}[月월]{behind_syllable}"
-        return rf"(?<![\w./-])({'|'.join(forms)})(?!\d)|{syllabic}"
+        return rf"(?<![\w./-])({any_form})(?!\d)|{syllabic}"
 
 
 def find_dates(question: str) -> list[WrittenDate]:
@@ -101,12 +108,14 @@ def find_dates(question: str) -> list[WrittenDate]:
 
 def _add(found: dict[str, WrittenDate], iso: str) -> None:
     """Add a date in ISO 8601 that has a month."""
-    year, *rest = iso.split("-")
-    if rest:
-        month, day = int(rest[0]), int(rest[1]) if len(rest) > 1 else None
-        found.setdefault(iso, WrittenDate(int(year), month, day))
+    numbers = [int(digits) for digits in iso.split("-") if digits]
+    has_month = len(numbers) > 1
+    if has_month and iso not in found:
+        # The fields of a date are in the order of ISO 8601; the day may be missing.
+        found[iso] = WrittenDate(*numbers)
 
 
 def _any_of(days: range | list[int]) -> str:
     """Return the pattern of one of the days, with a zero before it or without."""
-    return f"({'|'.join(f'0?{day}' for day in days)})"
+    spellings = "|".join(f"0?{day}" for day in days)
+    return f"({spellings})"
