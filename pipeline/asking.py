@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipeline.models.measured import Measured
     from pipeline.query.account import Account, AccountedEmbedding
     from pipeline.query.answer import Answer
-    from pipeline.query.asker import Asker
+    from pipeline.query.caller import Caller
     from pipeline.query.drawing import Drawing, Named
     from pipeline.query.next_questions import NextQuestions
     from pipeline.query.request import QueryRequest
@@ -100,22 +100,22 @@ class Asking(Services):
 
     @with_option_names
     def query(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> Answer:
         """Answer a question from the loaded stores; ``options`` are those of QueryRequest.
 
-        ``asker`` is the caller; the default has no limits. Raises UsageError for invalid options,
+        ``caller`` is the caller; the default has no limits. Raises UsageError for invalid options,
         StoreError and ModelError if a service fails.
         """
         from pipeline.query.answer import answer
 
-        request = self.request(question, asker, **options)
+        request = self.request(question, caller, **options)
         with question_span(request.mode):
-            return answer(request, self._resources_of(request, asker, options))
+            return answer(request, self._resources_of(request, caller, options))
 
     @with_option_names
     def query_stream(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> Iterator[Event]:
         """Yield Sources, the answer's text in pieces, then the whole answer; or Failed instead.
 
@@ -124,8 +124,8 @@ class Asking(Services):
         """
         from pipeline.query.stream import stream_answer
 
-        request = self.request(question, asker, **options)
-        events = stream_answer(request, self._resources_of(request, asker, options))
+        request = self.request(question, caller, **options)
+        events = stream_answer(request, self._resources_of(request, caller, options))
         return question_events(events, request.mode)
 
     def may_ask_chat(self, options: Mapping[str, Any]) -> bool:
@@ -139,36 +139,36 @@ class Asking(Services):
 
     @with_option_names
     def query_data(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> dict[str, Any]:
         """Return the evidence for a question as JSON, without asking a model for an answer."""
         options["only_need_context"] = True
-        return self.query(question, asker, **options).data_json()
+        return self.query(question, caller, **options).data_json()
 
     def read(
-        self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None
+        self, work: Callable[[VectorReads, GraphReads], Result], caller: Caller | None = None
     ) -> Result:
         """Return the result of ``work`` on one consistent state of the stores.
 
-        It sees only what the asker may see.
+        It sees only what the caller may see.
         """
-        return self.query_resources("read", asker).read(work)[0]
+        return self.query_resources("read", caller).read(work)[0]
 
-    def draw(self, named: Named, asker: Asker | None = None) -> Drawing:
+    def draw(self, named: Named, caller: Caller | None = None) -> Drawing:
         """Return a drawing of a part of the graph.
 
         The first drawing needs a scan of the whole graph, so it is kept while the load is shown.
-        Raises NotAllowedError for an asker who may see only some documents.
+        Raises NotAllowedError for a caller who may see only some documents.
         """
-        from pipeline.query.asker import refuse_graph
+        from pipeline.query.caller import refuse_graph
         from pipeline.query.drawing import Named, draw
 
-        refuse_graph(asker)
+        refuse_graph(caller)
         if named != Named(limit=named.limit):
-            return self.read(partial(draw, named), asker)
+            return self.read(partial(draw, named), caller)
         live = self.stores.live()
         return self._opening.of(
-            live.version if live else "", lambda: self.read(partial(draw, named), asker)
+            live.version if live else "", lambda: self.read(partial(draw, named), caller)
         )
 
     @made_once
@@ -176,18 +176,18 @@ class Asking(Services):
         return LastOpening()
 
     def find_entities(
-        self, text: str, meaning: bool, limit: int, asker: Asker | None = None
+        self, text: str, meaning: bool, limit: int, caller: Caller | None = None
     ) -> list[Dot]:
         """Return the entities whose names contain the text, best first.
 
         With ``meaning``, return those whose name and description are most similar to it instead.
-        Raises NotAllowedError for an asker who may see only some documents.
+        Raises NotAllowedError for a caller who may see only some documents.
         """
-        from pipeline.query.asker import refuse_graph
+        from pipeline.query.caller import refuse_graph
         from pipeline.query.drawing import find_by_meaning, find_by_name
 
-        refuse_graph(asker)
-        resources = self.query_resources("find", asker)
+        refuse_graph(caller)
+        resources = self.query_resources("find", caller)
         if meaning:
             [vector] = resources.embedding.embed([text])
             find = partial(find_by_meaning, vector, limit)
@@ -201,7 +201,7 @@ class Asking(Services):
         self,
         question: str,
         number: int = 5,
-        asker: Asker | None = None,
+        caller: Caller | None = None,
         **options: Unpack[QueryKeywords],
     ) -> NextQuestions:
         """Return questions to ask after this question and its ``conversation_history``.
@@ -213,32 +213,32 @@ class Asking(Services):
 
         if not 1 <= number <= MOST_QUESTIONS:
             raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
-        request = self.request(question, asker, **options)
-        return ask_next_questions(request, number, self.query_resources(request.mode, asker))
+        request = self.request(question, caller, **options)
+        return ask_next_questions(request, number, self.query_resources(request.mode, caller))
 
     @with_option_names
     async def aquery(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> Answer:
         from asyncio import to_thread
 
-        return await to_thread(self.query, question, asker, **options)
+        return await to_thread(self.query, question, caller, **options)
 
     @with_option_names
     async def aquery_data(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> dict[str, Any]:
         from asyncio import to_thread
 
-        return await to_thread(self.query_data, question, asker, **options)
+        return await to_thread(self.query_data, question, caller, **options)
 
     @with_option_names
     async def aquery_stream(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> AsyncIterator[Event]:
         from asyncio import to_thread
 
-        events = await to_thread(self.query_stream, question, asker, **options)
+        events = await to_thread(self.query_stream, question, caller, **options)
         while (event := await to_thread(next, events, None)) is not None:
             yield event
 
@@ -340,25 +340,25 @@ class Asking(Services):
 
     @with_option_names
     def request(
-        self, question: str, asker: Asker | None = None, **options: Unpack[QueryKeywords]
+        self, question: str, caller: Caller | None = None, **options: Unpack[QueryKeywords]
     ) -> QueryRequest:
         """Return a request; the project's defaults replace options that are missing or None.
 
-        Raises UsageError for invalid options, NotAllowedError for options that the asker may not
+        Raises UsageError for invalid options, NotAllowedError for options that the caller may not
         use.
         """
-        from pipeline.query.asker import ANYONE, build_allowed_request
+        from pipeline.query.caller import ANYONE, build_allowed_request
 
         return build_allowed_request(
-            asker or ANYONE, question, self.settings.query, options, self.tokenizer
+            caller or ANYONE, question, self.settings.query, options, self.tokenizer
         )
 
     def query_resources(
-        self, mode: str, asker: Asker | None = None, account: Account | None = None
+        self, mode: str, caller: Caller | None = None, account: Account | None = None
     ) -> QueryResources:
         """Return the resources for one question, whose calls are recorded in ``account``.
 
-        The default is a new account of the asker with the usage records of the project.
+        The default is a new account of the caller with the usage records of the project.
 
         This method and each read of the resources raise NothingLoadedError if nothing is loaded,
         OtherOwnerError if the workspace belongs to another owner and was not named explicitly, and
@@ -370,11 +370,11 @@ class Asking(Services):
             AccountedEmbedding,
             AccountedReranker,
         )
-        from pipeline.query.asker import ANYONE
+        from pipeline.query.caller import ANYONE
         from pipeline.query.resources import QueryResources
         from pipeline.query.search.visible import restrict_to_visible
 
-        caller = asker or ANYONE
+        caller = caller or ANYONE
         if account is None:
             account = Account(caller, self.settings.workspace, mode, self.question_journal)
         last = self._last_shown
@@ -443,7 +443,7 @@ class Asking(Services):
         return result, (*owner_notes, *store_notes)
 
     def _resources_of(
-        self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]
+        self, request: QueryRequest, caller: Caller | None, options: Mapping[str, Any]
     ) -> QueryResources:
         """Return the resources for a request, whose reads may add a note on the default mode.
 
@@ -451,9 +451,9 @@ class Asking(Services):
         """
         from pipeline.query.resources import add_notes
 
-        resources = self.query_resources(request.mode, asker)
+        resources = self.query_resources(request.mode, caller)
         notes: tuple[str, ...] = ()
-        if not options.get("mode") and resources.account.asker.sees_internals:
+        if not options.get("mode") and resources.account.caller.sees_internals:
             notes = self._default_mode_notes()
         return replace(resources, read=add_notes(notes, resources.read))
 

@@ -93,9 +93,9 @@ class ChatRequest:
     server accepts it, but the cache key has ``response_format``.
 
     Not sent: ``row_id`` is the row that needs the reply. ``check`` reads the reply. ``mends`` is
-    the request of the same conversation whose bad reply this one makes up for. ``asker`` names the
+    the request of the same conversation whose bad reply this one makes up for. ``caller`` names the
     only caller to whom a known reply is served; "" shares it among all callers without a name. Of
-    these, only ``asker`` is in the cache key.
+    these, only ``caller`` is in the cache key.
 
     ``earlier`` are the forms in which earlier versions made the same request. They are never sent,
     but a paid reply to one of them answers this request.
@@ -117,7 +117,7 @@ class ChatRequest:
     response_format: Mapping[str, Any] | None = None
     check: Check | None = field(default=None, compare=False)
     mends: "ChatRequest | None" = field(default=None, compare=False)
-    asker: str = ""
+    caller: str = ""
     bounded_format: Mapping[str, Any] | None = field(default=None, compare=False)
     earlier: "tuple[ChatRequest, ...]" = field(default=(), compare=False)
     lacks_end: Callable[[str], bool] | None = field(default=None, compare=False)
@@ -394,7 +394,7 @@ class EmbeddingModel(Protocol):
         ...
 
     def embed_for(
-        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+        self, caller: str, texts: Sequence[str], listener: Listener | None = None
     ) -> np.ndarray:
         """Embed as ``embed`` does, but with cached vectors that were made for this caller alone.
 

@@ -1,6 +1,6 @@
 """Queries: a question flows one way through the modules of this folder.
 
-1. Request: ``request`` (the question and its options), ``asker`` (the caller and their limits),
+1. Request: ``request`` (the question and its options), ``caller`` (the caller and their limits),
    ``account`` (calls and costs) and ``resources`` (stores, models and prompts).
 2. Prepare: ``prepare`` fits the request to the model (``request_limits``) and calls steps 3 and 4.
    The result is a ``prepared`` query.

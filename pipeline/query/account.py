@@ -23,7 +23,7 @@ from pipeline.models.base import (
     Talk,
     Usage,
 )
-from pipeline.query.asker import ANYONE, Asker
+from pipeline.query.caller import ANYONE, Caller
 
 CHAT, EMBEDDING, RERANK = "chat", "embedding", "rerank"
 
@@ -37,7 +37,7 @@ class Account:
     of all models, retries included; ``chat_calls``: calls of chat models, without retries.
     """
 
-    asker: Asker = ANYONE
+    caller: Caller = ANYONE
     workspace: str = ""
     mode: str = ""
     journal: QuestionJournal | None = None
@@ -54,7 +54,7 @@ class Account:
         return {
             "question": self.question,
             "workspace": self.workspace,
-            "key": self.asker.name,
+            "key": self.caller.name,
             "mode": self.mode,
         }
 
@@ -68,10 +68,10 @@ class Account:
             if kind == CHAT and expected.attempt == 1:
                 self.chat_calls += 1
             name, calls = f"{self.question}-{self.begun}", self.chat_calls
-        if self.asker.max_calls is not None and calls > self.asker.max_calls:
+        if self.caller.max_calls is not None and calls > self.caller.max_calls:
             fact = (
-                f"more than {self.asker.max_calls} calls of the chat model for one question are not"
-                " allowed here"
+                f"more than {self.caller.max_calls} calls of the chat model for one question are"
+                " not allowed here"
             )
             raise NotAllowedError(f"query: {fact}; ask for less, or in another mode")
         if self.journal is None:
@@ -101,15 +101,15 @@ class Account:
 
     def _refuse_spent(self, journal: QuestionJournal) -> None:
         """Raise BudgetError if a daily limit of the caller is spent."""
-        asker = self.asker
-        if asker.cost_per_day is None and asker.shared_cost_per_day is None:
+        caller = self.caller
+        if caller.cost_per_day is None and caller.shared_cost_per_day is None:
             return
         spent = journal.spent_today()
-        of_caller = spent.get(asker.name, 0.0)
+        of_caller = spent.get(caller.name, 0.0)
         of_named_callers = sum(cost for key, cost in spent.items() if key)
         limits = (
-            (asker.cost_per_day, of_caller),
-            (asker.shared_cost_per_day, of_named_callers),
+            (caller.cost_per_day, of_caller),
+            (caller.shared_cost_per_day, of_named_callers),
         )
         for most, cost in limits:
             if most is not None and cost >= most:
@@ -173,10 +173,10 @@ class AccountedChat(ChatModel):
 
     def _with_caller(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the caller's name if replies may not be shared with others."""
-        if not self.account.asker.apart:
+        if not self.account.caller.apart:
             return request
         mends = self._with_caller(request.mends) if request.mends else None
-        return replace(request, asker=self.account.asker.name, mends=mends)
+        return replace(request, caller=self.account.caller.name, mends=mends)
 
 
 @dataclass
@@ -195,8 +195,8 @@ class AccountedEmbedding(EmbeddingModel):
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         listened = AccountListener(self.account, EMBEDDING)
-        if self.account.asker.apart:
-            return self.model.embed_for(self.account.asker.name, texts, listened)
+        if self.account.caller.apart:
+            return self.model.embed_for(self.account.caller.name, texts, listened)
         return self.model.embed(texts, listened)
 
 

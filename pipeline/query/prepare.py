@@ -38,7 +38,7 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     The model is asked for keywords at most and, with ``dynamic_community_selection``, for the
     relevance of reports.
     """
-    may_set_rules = resources.account.asker.system_prompt
+    may_set_rules = resources.account.caller.system_prompt
     request, turn_notes = remove_system_turns(request, may_set_rules)
     longest_reply = resources.longest_reply(request.model)
     measured = resources.measured(request.model)

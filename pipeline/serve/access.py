@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.contract.conditions import refuse_properties
 from pipeline.errors import SettingsError
 from pipeline.project import Project
-from pipeline.query.asker import RECORDS, Asker
+from pipeline.query.caller import RECORDS, Caller
 from pipeline.query.request import as_operators
 from pipeline.serve.queries import FAIR_SHARES
 from pipeline.serve.turns import Claim
@@ -40,7 +40,7 @@ class Access:
     - ``concurrency`` is how many of its queries may run at a time; None if nobody else can ask.
     """
 
-    asker: Asker
+    caller: Caller
     project: Project
     served: Project
     key: str = field(default="", repr=False)
@@ -65,7 +65,7 @@ class Access:
     @property
     def turns_key(self) -> str:
         """Return the name by which the caller's requests are counted when keys take turns."""
-        return f"{self.asker.name} {self.user}".strip()
+        return f"{self.caller.name} {self.user}".strip()
 
     @property
     def workspace(self) -> str:
@@ -98,7 +98,7 @@ class Access:
     @property
     def may_write(self) -> bool:
         """Return whether the caller may send documents and request runs now, in this workspace."""
-        if not self.at_home or self.asker.where or self.project.view:
+        if not self.at_home or self.caller.where or self.project.view:
             return False
         return self.here or (self.writer and not self.project.settings.serve.read_only)
 
@@ -128,11 +128,11 @@ class Users:
         if of_group is None:
             return None
         if by_key is None:
-            asker = replace(of_group.asker, name=f"{USER}{user}")
-            return replace(of_group, user=user, asker=asker)
-        paying = by_key.asker
-        asker = replace(of_group.asker, name=paying.name, cost_per_day=paying.cost_per_day)
-        return replace(of_group, user=user, asker=asker, key=by_key.key)
+            caller = replace(of_group.caller, name=f"{USER}{user}")
+            return replace(of_group, user=user, caller=caller)
+        paying = by_key.caller
+        caller = replace(of_group.caller, name=paying.name, cost_per_day=paying.cost_per_day)
+        return replace(of_group, user=user, caller=caller, key=by_key.key)
 
     def known(self, groups: Collection[str]) -> list[str]:
         """Return those of the groups that settings have."""
@@ -191,9 +191,9 @@ def access_list_of(project: Project, for_person_here: bool = False) -> AccessLis
     users = Users(groups)
     api_key = settings.serve.api_key.get_secret_value()
     if api_key:
-        asker = asker_of(API_KEY, settings)
-        keyed.append(Access(asker, project, project, api_key, concurrency=share))
-    anybody = asker_of(OPEN, settings)
+        caller = caller_of(API_KEY, settings)
+        keyed.append(Access(caller, project, project, api_key, concurrency=share))
+    anybody = caller_of(OPEN, settings)
     if for_person_here:
         # Nobody gets to know this key. It signs the sessions, so that they end with the process.
         secret = secrets.token_urlsafe(32)
@@ -204,12 +204,12 @@ def access_list_of(project: Project, for_person_here: bool = False) -> AccessLis
     return AccessList(tuple(keyed), open_access, None, users)
 
 
-def asker_of(name: str, settings: Settings) -> Asker:
+def caller_of(name: str, settings: Settings) -> Caller:
     """Return a caller of this name with the limits of serve.allow."""
     allow, query = settings.serve.allow, settings.query
     # Without a limit in the settings, a caller may ask for what the defaults of a query ask for.
     default_records = [getattr(query, option) for option in RECORDS]
-    return Asker(
+    return Caller(
         name,
         modes=allow.modes,
         models=(query.model,) if allow.models is None else allow.models,
@@ -240,8 +240,8 @@ def _access_of(where: str, name: str, key: RightsSettings, project: Project) -> 
     ``where`` is the place of the rights in the settings, and ``name`` the caller's name in usage.
     """
     conditions = _conditions(where, key.where)
-    usual = asker_of(name, project.settings)
-    asker = Asker(
+    usual = caller_of(name, project.settings)
+    caller = Caller(
         name,
         modes=usual.modes if key.modes is None else key.modes,
         models=usual.models if key.models is None else key.models,
@@ -261,7 +261,7 @@ def _access_of(where: str, name: str, key: RightsSettings, project: Project) -> 
         asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
     share = key.concurrency or _share(project.settings.serve)
     return Access(
-        asker, asked[0], project, editor=key.editor, writer=key.writer,
+        caller, asked[0], project, editor=key.editor, writer=key.writer,
         run_cost_per_day=key.run_cost_per_day,
         projects=asked,
         concurrency=share,

@@ -207,7 +207,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
         note_mode(http, access.project, body.options)
 
         def work() -> Response:
-            find = partial(access.project.query, body.query, access.asker, **body.options)
+            find = partial(access.project.query, body.query, access.caller, **body.options)
             return _json(audit.answered(access, body.query, find).to_json(bool(include)))
 
         claim = access.claim(access.project.may_ask_chat(body.options))
@@ -221,7 +221,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
         note_mode(http, access.project, options)
 
         def work() -> Response:
-            find = partial(access.project.query, body.query, access.asker, **options)
+            find = partial(access.project.query, body.query, access.caller, **options)
             return _json(audit.answered(access, body.query, find).data_json())
 
         claim = access.claim(access.project.may_ask_chat(options))
@@ -233,14 +233,14 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
 
         def frames() -> Iterator[bytes]:
             with audit.refusals(access, body.query):
-                request = access.project.request(body.query, access.asker, **body.options)
-            found = access.project.query_stream(body.query, access.asker, **body.options)
+                request = access.project.request(body.query, access.caller, **body.options)
+            found = access.project.query_stream(body.query, access.caller, **body.options)
             # Closed at once, because the audit log's line is written when the events end.
             with closing(audit.streamed(access, body.query, found)) as events:
                 yield from framed(events, request, bool(include))
 
         claim = access.claim(access.project.may_ask_chat(body.options))
-        return await answered(http, _events(queries, frames, claim, access.asker.sees_internals))
+        return await answered(http, _events(queries, frames, claim, access.caller.sees_internals))
 
     for endpoint in (query, query_data, query_stream):
         # FastAPI reads the body's type from here. It shows the defaults of this project.
@@ -283,7 +283,7 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         only to callers with one."""
         state = await health.look()
         access: Access | None = request.scope["access"]
-        body = health_json(state, project, access is not None and access.asker.sees_internals)
+        body = health_json(state, project, access is not None and access.caller.sees_internals)
         body["queries"] = {"running": queries.running, "waiting": queries.waiting}
         return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
 
@@ -309,7 +309,7 @@ def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:
     @app.exception_handler(GraphmillError)
     async def _(request: Request, error: GraphmillError) -> Response:
         access: Access | None = request.scope["access"]
-        return tell(request, failure_of(error, access is not None and access.asker.sees_internals))
+        return tell(request, failure_of(error, access is not None and access.caller.sees_internals))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:

@@ -123,7 +123,7 @@ def audit_of(project: Project) -> Audit:
 
 
 def who_of(access: Access) -> Mapping[str, str]:
-    return {"key": access.asker.name, "user": access.user}
+    return {"key": access.caller.name, "user": access.user}
 
 
 def _outcome(error: Exception) -> str:

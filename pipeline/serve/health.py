@@ -129,18 +129,18 @@ def _check_store(store: Store, start: Start | None) -> StoreState:
     return StoreState("ok", live=live)
 
 
-def health_json(state: ServiceState, project: Project, open_to_asker: bool) -> dict[str, Any]:
-    """Return the body of /health. With ``open_to_asker`` it describes the problems, which may name
+def health_json(state: ServiceState, project: Project, open_to_caller: bool) -> dict[str, Any]:
+    """Return the body of /health. With ``open_to_caller`` it describes the problems, which may name
     hosts and folders."""
     chat = project.settings.models.chat.get(DEFAULT)
     return {
         "status": "ok" if state.well else "unavailable",
-        "problem": state.problem if open_to_asker else "",
+        "problem": state.problem if open_to_caller else "",
         "workspace": project.settings.workspace,
         "workflow": state.workflow,
         "chat": bool(chat and chat.configured),
         "stores": {
-            name: {"status": store.status, "problem": store.problem if open_to_asker else ""}
+            name: {"status": store.status, "problem": store.problem if open_to_caller else ""}
             for name, store in state.stores.items()
         },
     }

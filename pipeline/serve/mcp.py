@@ -28,7 +28,7 @@ from pipeline.query.answer_json import reference_json, statements_json
 from pipeline.query.context import Reference
 from pipeline.query.marks import on_one_line
 from pipeline.runs.services import DEFAULT
-from pipeline.serve.access import Access, access_list_of, asker_of
+from pipeline.serve.access import Access, access_list_of, caller_of
 from pipeline.serve.audit import audit_of
 from pipeline.serve.failures import failure_of, invalid, refusal
 from pipeline.serve.guard import Guard, RequestLog
@@ -137,7 +137,7 @@ def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """Return a server with the tool ``query_data``, and ``query`` if a chat model is configured."""
     audit = audit_of(project)
-    by_stdin = Access(asker_of(STDIO, project.settings), project, project)
+    by_stdin = Access(caller_of(STDIO, project.settings), project, project)
 
     def access_of(context: Context) -> Access:
         http: Request | None = context.request_context.request
@@ -146,7 +146,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     async def ask(question: str, options: dict[str, Any], context: Context) -> Answer:
         """Return the answer to a question. Raises ToolError, which the assistant reads."""
         access = access_of(context)
-        find = partial(access.project.query, question, access.asker, **options)
+        find = partial(access.project.query, question, access.caller, **options)
         claim = access.claim(access.project.may_ask_chat(options))
         work = queries.run(lambda: audit.answered(access, question, find), claim)
         try:
@@ -154,7 +154,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         except HungUpError:
             raise ToolError("the connection was closed before the answer") from None
         except Exception as error:
-            raise ToolError(failure_of(error, access.asker.sees_internals).message) from error
+            raise ToolError(failure_of(error, access.caller.sees_internals).message) from error
 
     usual = min(TOOL_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
@@ -170,7 +170,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     @with_parameters(OF_QUERY_DATA)
     async def query_data(context: Context, query: str, **options: Any) -> CallToolResult:
         if options["max_total_tokens"] is None:
-            most = access_of(context).asker.max_prompt_tokens or usual
+            most = access_of(context).caller.max_prompt_tokens or usual
             options["max_total_tokens"] = min(usual, most)
         options["only_need_context"] = True
         options["max_calls"] = MOST_CALLS

@@ -200,7 +200,7 @@ def _request(access: Access, body: RunAsked) -> RequestedRun:
         # The run has a limit of costs, so it would be refused before its first step.
         refuse_unpriced(model, "max_cost", "ask whoever runs this server to set it")
     return RequestedRuns.of(project.root).add(
-        name, access.asker.name, bool(paid), ceilings, body.allow_deletes
+        name, access.caller.name, bool(paid), ceilings, body.allow_deletes
     )
 
 

@@ -43,7 +43,7 @@ def once(
         return work()
     folder = access.served.root / FOLDER / "keys"
     # A front end could make users up, so its keys are counted together.
-    caller = digest(access.asker.name)
+    caller = digest(access.caller.name)
     name, asked = f"{caller}/{digest(access.turns_key, what, key)}.json", digest(*body)
     with alone_in(folder):
         days = _days()

@@ -36,7 +36,7 @@ async def answered(
     except HungUpError:
         return Response(status_code=HUNG_UP)
     except Exception as error:  # noqa: BLE001 - every error becomes an answer
-        return answer(failure_of(error, request.scope["access"].asker.sees_internals))
+        return answer(failure_of(error, request.scope["access"].caller.sees_internals))
 
 
 async def _hung_up(request: Request) -> None:

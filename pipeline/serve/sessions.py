@@ -85,7 +85,7 @@ class EndedSessions:
         return False
 
     def _folder_of(self, session: "Session") -> Path:
-        return self.folder / digest(session.access.asker.name)
+        return self.folder / digest(session.access.caller.name)
 
     def _forget_old_ones(self) -> None:
         for file in self.folder.glob("*/*"):
@@ -157,7 +157,7 @@ class Sessions:
 
     def begin(self, response: Response, access: Access, https: bool) -> None:
         """Set the cookie of a new session that a key has begun."""
-        named = f"{access.asker.name}.{_new_id()}"
+        named = f"{access.caller.name}.{_new_id()}"
         self._set(response, self._signer(access).sign(named).decode(), https)
 
     def begin_for_user(self, response: Response, named: Named, https: bool) -> None:
@@ -236,7 +236,7 @@ class Sessions:
             return None
         name, _, session_id = signed.decode().rpartition(".")
         # The id becomes the name of a file.
-        if name != access.asker.name or not _ID.fullmatch(session_id):
+        if name != access.caller.name or not _ID.fullmatch(session_id):
             return None
         return Session(access, session_id, began.timestamp())
 

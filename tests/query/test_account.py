@@ -10,7 +10,7 @@ from pipeline.errors import BudgetError, NotAllowedError
 from pipeline.models.base import Usage
 from pipeline.project import Project
 from pipeline.query.account import CHAT, EMBEDDING, Account
-from pipeline.query.asker import Asker
+from pipeline.query.caller import Caller
 from pipeline.query.stream import Done, Failed, Token
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_replies import Reply
@@ -109,16 +109,16 @@ def test_no_word_of_a_question_is_kept_with_what_it_cost(project: Project):
 
 
 def test_usage_is_shown_by_question_key_and_day(loaded: ProjectFolder, project: Project):
-    found = project.query(QUESTION, Asker("wiki"))
+    found = project.query(QUESTION, Caller("wiki"))
     by_question = loaded.invoke("usage", "--by", "question", "--json").json
     assert {row["question"]: row["calls"] for row in by_question}[found.question_id] == 2
     assert "wiki" in [row["key"] for row in loaded.invoke("usage", "--by", "key", "--json").json]
     assert len(loaded.invoke("usage", "--by", "day", "--json").json) == 1
 
 
-def test_a_question_makes_no_more_calls_than_its_asker_may():
+def test_a_question_makes_no_more_calls_than_its_caller_may():
     account, expected = (
-        Account(Asker("few", max_calls=2)),
+        Account(Caller("few", max_calls=2)),
         Usage("map", "m", 9, 0, cached=False, seconds=0),
     )
     for _ in range(2):
@@ -132,20 +132,25 @@ def test_a_question_makes_no_more_calls_than_its_asker_may():
 def test_what_is_spent_in_a_day_is_spent_for_all_who_share_it(
     loaded: ProjectFolder, project: Project, openai: OpenAIServer
 ):
-    project.query(QUESTION, Asker("spender"))
+    project.query(QUESTION, Caller("spender"))
     asked = openai.count("chat")
-    for asker in (Asker("spender", cost_per_day=1e-6), Asker("thrifty", shared_cost_per_day=1e-6)):
+    for caller in (
+        Caller("spender", cost_per_day=1e-6),
+        Caller("thrifty", shared_cost_per_day=1e-6),
+    ):
         with (
             loaded.open(*settings_of(openai)) as restarted,
             pytest.raises(BudgetError, match="ask again in"),
         ):
-            restarted.query(QUESTION, asker)
-        failed = list(project.query_stream(QUESTION, asker, mode="naive"))[-1]
+            restarted.query(QUESTION, caller)
+        failed = list(project.query_stream(QUESTION, caller, mode="naive"))[-1]
         assert isinstance(failed, Failed)
         assert isinstance(failed.error, BudgetError)
     assert openai.count("chat") == asked
-    assert project.query(QUESTION, Asker("thrifty", cost_per_day=1e-6), mode="naive").text
-    assert project.query_data(QUESTION, Asker("spender", cost_per_day=1e-6), mode="naive")["chunks"]
+    assert project.query(QUESTION, Caller("thrifty", cost_per_day=1e-6), mode="naive").text
+    assert project.query_data(QUESTION, Caller("spender", cost_per_day=1e-6), mode="naive")[
+        "chunks"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,15 +167,15 @@ def test_what_is_spent_in_a_day_is_spent_for_all_who_share_it(
         ({"hl_keywords": ["word " * 200] * 30}, "a request of 6,0"),
     ],
 )
-def test_what_an_asker_may_not_ask_for_is_refused_with_what_to_do(
+def test_what_a_caller_may_not_ask_for_is_refused_with_what_to_do(
     project: Project, asked: dict[str, object], said: str
 ):
-    asker = Asker(
+    caller = Caller(
         "a", modes=("naive", "local"), system_prompt=False, max_prompt_tokens=5000, max_calls=10
     )
     with pytest.raises(NotAllowedError, match=said):
-        project.request(QUESTION, asker, **{"mode": "local", **asked})
-    request = project.request(QUESTION, asker, mode="local")
+        project.request(QUESTION, caller, **{"mode": "local", **asked})
+    request = project.request(QUESTION, caller, mode="local")
     assert (request.max_total_tokens, request.max_calls) == (5000, 10)
 
 
@@ -179,9 +184,9 @@ def test_what_a_model_answers_one_who_stands_apart_is_served_to_nobody_else(
 ):
     settings = [line for line in settings_of(openai) if not line.startswith("cache")]
     with loaded.open(*settings) as project:
-        asked = [Asker("a", apart=True), Asker("b", apart=True), None, Asker("a", apart=True)]
+        asked = [Caller("a", apart=True), Caller("b", apart=True), None, Caller("a", apart=True)]
         calls = [
-            project.query("Who opened the Tollen Observatory?", asker).usage["calls"]
-            for asker in asked
+            project.query("Who opened the Tollen Observatory?", caller).usage["calls"]
+            for caller in asked
         ]
     assert calls == [2, 2, 2, 0]

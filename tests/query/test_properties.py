@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.project import Project
-from pipeline.query.asker import Asker
+from pipeline.query.caller import Caller
 from pipeline.query.condition_lines import read_conditions
 from tests.projects import ProjectFolder
 from tests.properties import CANARY, new_towers
@@ -157,9 +157,9 @@ def test_a_property_that_is_unknown_or_a_value_that_is_none_is_an_error(
 
 def test_who_sees_some_documents_only_cannot_ask_for_properties(project: Project):
     """Whether a value counts depends on the type of its entity, which all documents decide."""
-    asker = Asker("key", where={"secret": {"=": False}})
+    caller = Caller("key", where={"secret": {"=": False}})
     for name in ("built", "unknown"):
         with pytest.raises(NotAllowedError, match="properties of entities are not known here"):
             project.query_data(
-                "Which tower?", mode="naive", where={f"entity.{name}": 1850}, asker=asker
+                "Which tower?", mode="naive", where={f"entity.{name}": 1850}, caller=caller
             )

@@ -145,9 +145,11 @@ def test_an_async_stream_keeps_the_loop_free(loaded: ProjectFolder):
     asking: list[threading.Thread] = []
 
     class Watched(Project):
-        def query_stream(self, question: str, asker: Any = None, **options: Any) -> Iterator[Event]:
+        def query_stream(
+            self, question: str, caller: Any = None, **options: Any
+        ) -> Iterator[Event]:
             asking.append(threading.current_thread())
-            return super().query_stream(question, asker, **options)
+            return super().query_stream(question, caller, **options)
 
     async def stream() -> list[Event]:
         return [event async for event in project.aquery_stream(QUESTION)]

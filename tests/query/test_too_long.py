@@ -222,13 +222,13 @@ def test_next_questions_are_asked_within_the_window_too(
     assert answers_asked(openai) == [400, 200]
 
 
-def test_a_refused_call_does_not_count_among_those_an_asker_may_make(
+def test_a_refused_call_does_not_count_among_those_a_caller_may_make(
     project: ProjectFolder, openai: OpenAIServer
 ):
-    from pipeline.query.asker import Asker
+    from pipeline.query.caller import Caller
 
     openai.reply = refusing(6000, LLAMA_CPP)
     with project.open(*project.endpoint_overrides, ALL) as opened:
-        found = opened.query(QUESTION, Asker("sales", max_calls=2), mode="hybrid")
+        found = opened.query(QUESTION, Caller("sales", max_calls=2), mode="hybrid")
     assert not found.abstained
     assert answers_asked(openai) == [400, 200]

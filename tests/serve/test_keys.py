@@ -87,12 +87,14 @@ def test_a_key_for_some_documents_asks_in_passage_modes_alone(folder: ProjectFol
         assert only_bypass.json()["error"]["message"].endswith("; ask with one of: bypass")
     with folder.open(*keys) as project:
         some = next(
-            access.asker for access in access_list_of(project).keyed if access.asker.name == "some"
+            access.caller
+            for access in access_list_of(project).keyed
+            if access.caller.name == "some"
         )
         with pytest.raises(NotAllowedError, match="the graph is not shown here"):
             project.draw(Named(), some)
         with pytest.raises(NotAllowedError, match="the graph is not shown here"):
-            project.find_entities("Mira Vale", meaning=True, limit=3, asker=some)
+            project.find_entities("Mira Vale", meaning=True, limit=3, caller=some)
 
 
 @pytest.mark.parametrize("path", ["/query", "/query/data", "/query/stream"])

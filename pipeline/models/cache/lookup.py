@@ -17,13 +17,13 @@ from pipeline.models.cache.replies import Completion, ReplyCache
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
     """Return the cache key of a chat request.
 
-    It covers the model's identity, the messages, ``response_format``, ``asker`` and the content of
+    It covers the model's identity, the messages, ``response_format``, ``caller`` and the content of
     the picture. The other fields of the request are not part of it.
     """
     messages = [dict(message) for message in request.messages]
     asked: list[object] = [messages, request.response_format]
-    if request.asker:
-        asked.append(request.asker)
+    if request.caller:
+        asked.append(request.caller)
     if request.picture:
         asked.append({"picture": request.picture.digest})
     return _key("completion", identity, asked)
@@ -264,14 +264,14 @@ class RecalledVectors:
 
 
 def recall_vectors(
-    cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str], asker: str = ""
+    cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str], caller: str = ""
 ) -> RecalledVectors:
     """Return the cached vectors of the texts, and which of them are missing.
 
-    An ``asker`` has vectors of its own, which were made for it alone.
+    An ``caller`` has vectors of its own, which were made for it alone.
     """
-    if asker:
-        identity = {**identity, "asker": asker}
+    if caller:
+        identity = {**identity, "caller": caller}
     keys = [embedding_key(identity, text) if text.strip() else None for text in texts]
     asked = {key: text for key, text in zip(keys, texts, strict=True) if key is not None}
     known = cache.vectors(asked)

@@ -59,10 +59,10 @@ class OpenAIEmbedding(RemoteModel):
         return self.embed_for("", texts, listener)
 
     def embed_for(
-        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+        self, caller: str, texts: Sequence[str], listener: Listener | None = None
     ) -> np.ndarray:
         """Embed as ``embed`` does, but with cached vectors of this caller alone if there is one."""
-        recalled = recall_vectors(self.cache, self.identity, texts, asker)
+        recalled = recall_vectors(self.cache, self.identity, texts, caller)
         attempts = self.attempts(listener)
 
         def ask(batch: Mapping[str, str]) -> int:

@@ -61,9 +61,9 @@ class MiniLMEmbedding(EmbeddingModel):
         return embed_remembered(self, texts, self._encode, listener)
 
     def embed_for(
-        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+        self, caller: str, texts: Sequence[str], listener: Listener | None = None
     ) -> np.ndarray:
-        return embed_remembered(self, texts, self._encode, listener, asker)
+        return embed_remembered(self, texts, self._encode, listener, caller)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         return embedding_keys(self.identity, texts)

@@ -62,9 +62,9 @@ class MultilingualEmbedding(EmbeddingModel):
         return embed_remembered(self, texts, self._embed_each, listener)
 
     def embed_for(
-        self, asker: str, texts: Sequence[str], listener: Listener | None = None
+        self, caller: str, texts: Sequence[str], listener: Listener | None = None
     ) -> np.ndarray:
-        return embed_remembered(self, texts, self._embed_each, listener, asker)
+        return embed_remembered(self, texts, self._embed_each, listener, caller)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         return embedding_keys(self.identity, texts)

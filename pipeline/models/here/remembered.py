@@ -25,14 +25,14 @@ def embed_remembered(
     texts: Sequence[str],
     encode: Callable[[Sequence[str]], np.ndarray],
     listener: Listener | None,
-    asker: str = "",
+    caller: str = "",
 ) -> np.ndarray:
     """Return one vector per text, in order; a blank text has zeros.
 
     Vectors that are not cached are computed by ``encode`` and stored. ``listener`` receives the
-    number of texts that are done. ``asker`` is as for ``EmbeddingModel.embed_for``.
+    number of texts that are done. ``caller`` is as for ``EmbeddingModel.embed_for``.
     """
-    recalled = recall_vectors(model.cache, model.identity, texts, asker)
+    recalled = recall_vectors(model.cache, model.identity, texts, caller)
     for texts_of_keys in slices(list(recalled.missing.items()), TEXTS_AT_ONCE):
         keys, some = zip(*texts_of_keys, strict=True)
         new = dict(zip(keys, encode([without_surrogates(text) for text in some]), strict=True))

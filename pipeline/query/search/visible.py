@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeline.contract.conditions import Conditions
 from pipeline.errors import NotAllowedError
-from pipeline.query.asker import MADE_OF_ALL
+from pipeline.query.caller import MADE_OF_ALL
 from pipeline.query.resources import ReadTogether, Result
 from pipeline.query.search.filtered import NarrowedDocuments, Work
 from pipeline.stores.reads import (

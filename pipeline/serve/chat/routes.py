@@ -71,7 +71,7 @@ def _route_models(routes: APIRouter) -> None:
         for workspace in access.workspaces:
             names.append(workspace)
             if modes:
-                names += [f"{workspace}:{mode}" for mode in MODES if access.asker.may_ask(mode)]
+                names += [f"{workspace}:{mode}" for mode in MODES if access.caller.may_ask(mode)]
         shown = ModelsShown(data=[ModelShown(id=name) for name in names])
         return _json(shown.model_dump())
 
@@ -115,19 +115,19 @@ def _route_completions(
         question = conversation.question
 
         def work() -> Response:
-            find = partial(access.project.query, question, access.asker, **options)
+            find = partial(access.project.query, question, access.caller, **options)
             return _json(completion.whole(audit.answered(access, question, find)))
 
         def frames() -> Iterator[bytes]:
             with audit.refusals(access, question):
-                found = access.project.query_stream(question, access.asker, **options)
+                found = access.project.query_stream(question, access.caller, **options)
             # Closed at once, because the audit log's line is written when the events end.
             with closing(audit.streamed(access, question, found)) as events:
                 yield from completion.chunks(events)
 
         async def streamed() -> Response:
             stream = await queries.stream(frames, claim)
-            return EventStream(stream, access.asker.sees_internals, _error_chunk)
+            return EventStream(stream, access.caller.sees_internals, _error_chunk)
 
         return await answered(http, streamed() if body.stream else queries.run(work, claim))
 

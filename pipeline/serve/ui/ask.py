@@ -38,7 +38,7 @@ def route_questions(ui: Ui) -> APIRouter:
                 first = max(0, order - AROUND)
                 return vectors.units_of(document, first, order + AROUND + 1 - first)
 
-            units = access.project.read(read_units, access.asker)
+            units = access.project.read(read_units, access.caller)
             if not units:
                 raise HTTPException(404, texts()["ask"]["gone"])
             return {"units": [asdict(found) for found in units]}
@@ -50,11 +50,11 @@ def route_questions(ui: Ui) -> APIRouter:
 
 def _options(access: Access) -> dict[str, Any]:
     """Return the modes and models that the caller may choose, and the defaults of all options."""
-    settings, asker = access.project.settings, access.asker
+    settings, caller = access.project.settings, access.caller
     models = [name for name, model in settings.models.chat.items() if model.configured]
-    modes = [mode for mode in get_args(Mode) if asker.may_ask(mode)]
+    modes = [mode for mode in get_args(Mode) if caller.may_ask(mode)]
     return {
         "modes": [mode for mode in modes if models or mode != "bypass"],
-        "models": [name for name in models if asker.models is None or name in asker.models],
-        "defaults": {**settings.query.options, "mode": asker.usual_mode(settings.query.mode)},
+        "models": [name for name in models if caller.models is None or name in caller.models],
+        "defaults": {**settings.query.options, "mode": caller.usual_mode(settings.query.mode)},
     }

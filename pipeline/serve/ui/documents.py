@@ -80,12 +80,14 @@ def _list(access: Access, q: str, within: str, where: str, page: int) -> dict[st
     """Return the values of the template for a list of documents, or of passages with a text."""
     conditions = _read_lines(where)
     if within == "texts" and q:
-        passages = access.project.read(partial(search_passages, q, conditions), access.asker)
+        passages = access.project.read(partial(search_passages, q, conditions), access.caller)
         return {"passages": passages, "metadata": None}
     first = DOCUMENTS * (page - 1)
     listing = Listing(q, first=first, limit=DOCUMENTS)
     try:
-        found, all = access.project.read(partial(list_documents, listing, conditions), access.asker)
+        found, all = access.project.read(
+            partial(list_documents, listing, conditions), access.caller
+        )
     except NothingLoadedError:
         # The frame of the page says so, and what to run.
         found, all = [], 0
@@ -117,7 +119,7 @@ def _show_document(access: Access, id: str, first: int, at: str) -> dict[str, An
     If ``at`` names a text unit, the page that has it is shown instead. Raises HTTPException if
     there is no such document.
     """
-    read = access.project.read(partial(read_document, id, first, at), access.asker)
+    read = access.project.read(partial(read_document, id, first, at), access.caller)
     if read is None:
         raise HTTPException(404, texts()["documents"]["no_such"])
     page = read.first // UNITS + 1
@@ -127,7 +129,7 @@ def _show_document(access: Access, id: str, first: int, at: str) -> dict[str, An
         "at": at,
         "fields": metadata_shown(read.document.metadata),
         "left_out": _left_out(access, read),
-        "draws": not access.asker.where,
+        "draws": not access.caller.where,
         "last": last,
         "before": page - 1 or None,
         "after": page + 1 if last < read.document.text_units else None,
@@ -140,7 +142,7 @@ def _left_out(access: Access, read: DocumentRead) -> Mapping[str, Sequence[LeftO
     None if that is not known. A run's messages are about files, which may hold hidden documents
     too: they are not shown to a caller who sees some documents only.
     """
-    if not access.at_home or access.asker.where:
+    if not access.at_home or access.caller.where:
         return None
     document = read.document
     # A row of the rejects names the document's source, or the id of the document or text unit.

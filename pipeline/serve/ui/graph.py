@@ -65,14 +65,14 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
         same parameters."""
         named = drawing.Named(entity or (), community, document, entities, limit)
         return await ui.data(
-            http, lambda access: access.project.draw(named, access.asker).to_json()
+            http, lambda access: access.project.draw(named, access.caller).to_json()
         )
 
     @routes.post("/ui/graph/find")
     async def find(http: Request, wanted: Wanted) -> Response:
         def look(access: Access) -> dict[str, Any]:
             found = access.project.find_entities(
-                wanted.text, wanted.by == "meaning", wanted.limit, access.asker
+                wanted.text, wanted.by == "meaning", wanted.limit, access.caller
             )
             return {"entities": [asdict(dot) for dot in found]}
 
@@ -85,7 +85,7 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
         def look(access: Access) -> dict[str, Any]:
             listing = Listing(wanted.text, limit=wanted.limit)
             found, _ = access.project.read(
-                lambda vectors, graph: vectors.listed(listing), access.asker
+                lambda vectors, graph: vectors.listed(listing), access.caller
             )
             documents = [{"id": one.id, "title": one.title or one.source} for one in found]
             return {"documents": documents}
@@ -100,7 +100,7 @@ def _add_details(routes: APIRouter, ui: Ui) -> None:
         apart from it; null if no step decides about names."""
 
         def look(access: Access) -> dict[str, Any]:
-            details = access.project.read(partial(drawing.entity_details, id), access.asker)
+            details = access.project.read(partial(drawing.entity_details, id), access.caller)
             return {**_json_of(details), "names": _find_names(access, id)}
 
         return await ui.data(http, look)
@@ -108,7 +108,7 @@ def _add_details(routes: APIRouter, ui: Ui) -> None:
     @routes.get("/ui/graph/relationship")
     async def relationship(http: Request, id: Id) -> Response:
         def look(access: Access) -> dict[str, Any]:
-            details = access.project.read(partial(drawing.relationship_details, id), access.asker)
+            details = access.project.read(partial(drawing.relationship_details, id), access.caller)
             return _json_of(details)
 
         return await ui.data(http, look)

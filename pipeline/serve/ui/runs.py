@@ -90,7 +90,7 @@ def _can_be_retried(access: Access, details: RunDetails) -> bool:
 
 def tells_why(access: Access) -> bool:
     """Return whether the caller may read messages of runs, which name hosts and folders."""
-    return access.asker.sees_internals or access.editor
+    return access.caller.sees_internals or access.editor
 
 
 def _how_far(access: Access, run: str) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ def shell_of(access: Access | None) -> Shell:
     if access is None:
         return Shell()
     hidden = set()
-    if access.asker.where:
+    if access.caller.where:
         hidden = {"graph", "runs"}
     elif not access.at_home:
         hidden = {"runs"}
@@ -58,7 +58,7 @@ def _who(access: Access) -> str:
     """Return the name of the user, else of the key; "" if neither is needed."""
     if access.here or not (access.key or access.user):
         return ""
-    return access.user or access.asker.name
+    return access.user or access.caller.name
 
 
 def state_of(access: Access) -> dict[str, Any]:
@@ -69,18 +69,18 @@ def state_of(access: Access) -> dict[str, Any]:
     ``loaded`` names the workflow that is shown and the run that loaded it, "" in a workspace that
     is not the project's own.
     """
-    project, asker = access.project, access.asker
+    project, caller = access.project, access.caller
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
     return {
         "workspace": access.workspace,
         "workspaces": access.workspaces,
         "who": _who(access),
-        "sees_all": not asker.where,
+        "sees_all": not caller.where,
         "editor": access.may_change,
         "locked": locked(access),
-        "modes": [mode for mode in asker.modes or get_args(Mode) if asker.may_ask(mode)],
-        "mode": asker.usual_mode(query.mode),
+        "modes": [mode for mode in caller.modes or get_args(Mode) if caller.may_ask(mode)],
+        "mode": caller.usual_mode(query.mode),
         "chat": bool(chat and chat.configured),
         **_loaded(access),
     }
@@ -107,7 +107,7 @@ def _loaded(access: Access) -> dict[str, Any]:
         problem = texts()["shell"]["nothing_loaded"].format(workspace=access.workspace)
         return {"loaded": None, "problem": problem, "command": "graphmill run"}
     except GraphmillError as error:
-        message = failure_of(error, access.asker.sees_internals).message
+        message = failure_of(error, access.caller.sees_internals).message
         problem = texts()["shell"]["unavailable"].format(problem=message)
         return {"loaded": None, "problem": problem, "command": ""}
     # Runs are about the project's own workspace alone.

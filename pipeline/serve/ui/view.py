@@ -97,7 +97,7 @@ def signer_of(access: Access) -> str:
 
     It is "" for the person at this machine, whose account signs.
     """
-    return "" if access.here else access.user or access.asker.name
+    return "" if access.here else access.user or access.caller.name
 
 
 def wide_access(http: Request) -> Access:
@@ -106,7 +106,7 @@ def wide_access(http: Request) -> Access:
     Raises NotAllowedError for other callers.
     """
     access = access_of(http)
-    if access.asker.where:
+    if access.caller.where:
         raise NotAllowedError(texts()["shell"]["whole_graph_only"])
     return access
 

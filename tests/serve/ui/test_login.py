@@ -16,7 +16,7 @@ import pytest
 from itsdangerous import TimestampSigner
 
 from pipeline.errors import SettingsError
-from pipeline.query.asker import Asker
+from pipeline.query.caller import Caller
 from pipeline.serve.access import Access, access_list_of
 from pipeline.serve.sessions import SIGNING_FILE, EndedSessions, Session, sessions_of
 from pipeline.serve.tries import (
@@ -301,7 +301,7 @@ def secret_of(folder: ProjectFolder) -> str:
 
 def session(id: str, name: str = "sales", began: float = 0.0) -> Session:
     project: Any = None
-    return Session(Access(Asker(name), project, project), id, began)
+    return Session(Access(Caller(name), project, project), id, began)
 
 
 def made(key: str, hours_ago: int = 0) -> str:

@@ -12,14 +12,14 @@ from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES, Mode
 from pipeline.settings.query_options import QuerySettings
 
 RECORDS = ("top_k", "chunk_top_k", "related_chunk_number", "primer_reports")
-"""Options that say how many records are read; ``Asker.max_records`` limits each."""
+"""Options that say how many records are read; ``Caller.max_records`` limits each."""
 MADE_OF_ALL = (
     "who asks sees some documents only, and the graph and its ranks are made of all documents"
 )
 
 
 @dataclass(frozen=True)
-class Asker:
+class Caller:
     """A caller and their limits; a limit of None means no limit.
 
     ``name``: the name in usage records; "" stands for the command line and scripts. ``modes`` and
@@ -65,12 +65,12 @@ class Asker:
         return default
 
 
-ANYONE = Asker()
+ANYONE = Caller()
 """The operator of the project, who has no limits."""
 
 
 def build_allowed_request(
-    asker: Asker,
+    caller: Caller,
     question: Any,
     defaults: QuerySettings,
     options: Mapping[str, Any],
@@ -81,53 +81,53 @@ def build_allowed_request(
     A default above a limit is lowered to the limit. Raises NotAllowedError if the caller asks for
     something that their limits exclude, and UsageError for invalid options.
     """
-    if asker == ANYONE:
+    if caller == ANYONE:
         return build_request(question, defaults, options)
-    ceilings = {"max_total_tokens": asker.max_prompt_tokens, "max_calls": asker.max_calls}
-    ceilings |= dict.fromkeys(RECORDS, asker.max_records)
+    ceilings = {"max_total_tokens": caller.max_prompt_tokens, "max_calls": caller.max_calls}
+    ceilings |= dict.fromkeys(RECORDS, caller.max_records)
     changes: dict[str, Any] = {
         name: min(most, getattr(defaults, name))
         for name, most in ceilings.items()
         if most is not None
     }
-    changes["mode"] = asker.usual_mode(defaults.mode)
+    changes["mode"] = caller.usual_mode(defaults.mode)
     request = build_request(question, defaults.model_copy(update=changes), options)
-    _refuse_mode(asker, request.mode)
-    if asker.models is not None and request.model not in asker.models:
+    _refuse_mode(caller, request.mode)
+    if caller.models is not None and request.model not in caller.models:
         raise _refused(
-            f"model '{request.model}'", f"ask with one of: {', '.join(asker.models) or 'none'}"
+            f"model '{request.model}'", f"ask with one of: {', '.join(caller.models) or 'none'}"
         )
-    if not asker.system_prompt and request.system_prompt != defaults.system_prompt:
+    if not caller.system_prompt and request.system_prompt != defaults.system_prompt:
         raise _refused("a system_prompt", "leave it out; a wish goes into user_prompt")
     for name, most in ceilings.items():
         if most is not None and getattr(request, name) > most:
             raise _refused(f"{name}: {getattr(request, name):,}", f"ask for at most {most:,}")
-    _refuse_long(asker, request, tokenizer)
+    _refuse_long(caller, request, tokenizer)
     return request
 
 
-def refuse_graph(asker: Asker | None) -> None:
+def refuse_graph(caller: Caller | None) -> None:
     """Raise NotAllowedError if the caller may see only some documents."""
-    if asker is not None and asker.where:
+    if caller is not None and caller.where:
         raise NotAllowedError(
             f"the graph is not shown here: {MADE_OF_ALL}; ask a question, or look at the documents"
         )
 
 
-def _refuse_mode(asker: Asker, mode: Mode) -> None:
-    if asker.may_ask(mode):
+def _refuse_mode(caller: Caller, mode: Mode) -> None:
+    if caller.may_ask(mode):
         return
-    modes = [one for one in asker.modes or get_args(Mode) if asker.may_ask(one)]
-    reason = f", for {MADE_OF_ALL}" if asker.where and mode in GRAPH_MODES else ""
+    modes = [one for one in caller.modes or get_args(Mode) if caller.may_ask(one)]
+    reason = f", for {MADE_OF_ALL}" if caller.where and mode in GRAPH_MODES else ""
     raise _refused(f"mode '{mode}'", f"ask with one of: {', '.join(modes) or 'none'}", reason)
 
 
-def _refuse_long(asker: Asker, request: QueryRequest, tokenizer: Tokenizer) -> None:
+def _refuse_long(caller: Caller, request: QueryRequest, tokenizer: Tokenizer) -> None:
     """Raise NotAllowedError if the texts of the request exceed the caller's prompt tokens.
 
     The conversation counts only in mode ``bypass``: all other modes shorten it.
     """
-    if asker.max_prompt_tokens is None:
+    if caller.max_prompt_tokens is None:
         return
     turns = request.conversation_history if request.mode == "bypass" else ()
     texts = [
@@ -141,10 +141,10 @@ def _refuse_long(asker: Asker, request: QueryRequest, tokenizer: Tokenizer) -> N
         *(turn.content for turn in turns),
     ]
     tokens = sum(map(tokenizer.count, texts))
-    if tokens > asker.max_prompt_tokens:
+    if tokens > caller.max_prompt_tokens:
         raise _refused(
             f"a request of {tokens:,} tokens",
-            f"shorten it to less than {asker.max_prompt_tokens:,}",
+            f"shorten it to less than {caller.max_prompt_tokens:,}",
         )
 
 
