@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
@@ -250,29 +251,58 @@ def unpacked(files: Sequence[InputFile], suffixes: Collection[str]) -> Iterator[
         yield list(files)
         return
     with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, Opener() as opener:
-        found: list[InputFile] = []
+        found = list(files)
+        objects: dict[int, Path] = {}
         for number, file in enumerate(files):
-            is_packed = file.kind in UNPACKED and file.suffix in suffixes
-            place = Path(folder, str(number))
-            found.append(_unpack(file, place, opener) if is_packed else file)
+            if file.kind not in UNPACKED or file.suffix not in suffixes or file.fault:
+                continue
+            name = f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
+            path = Path(folder, str(number), name)
+            with full_disk_named(Path(folder).parent):
+                path.parent.mkdir()
+            if file.bucket:
+                objects[number] = path
+            else:
+                found[number] = _unpack(file, path, opener)
+        for number, object_file in _fetch_objects(files, objects):
+            found[number] = object_file
         yield found
 
 
-def _unpack(file: InputFile, folder: Path, opener: Opener) -> InputFile:
-    """Return the file at its place in the folder, or with the fault it has."""
-    if file.fault:
-        return file
-    path = folder / f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
+def _unpack(file: InputFile, path: Path, opener: Opener) -> InputFile:
+    """Return the file at this path, or with the fault it has."""
     try:
-        with full_disk_named(folder.parent.parent):
-            folder.mkdir()
-            with opener.open(file) as packed, path.open("wb") as stream:
-                shutil.copyfileobj(packed, stream)
+        with (
+            full_disk_named(path.parents[2]),
+            opener.open(file) as packed,
+            path.open("wb") as stream,
+        ):
+            shutil.copyfileobj(packed, stream)
     except OSError as error:
         return replace(file, fault=not_read(error))
     except DAMAGED as error:
         return replace(file, fault=("parse", f"damaged in its archive ({error}); pack it again"))
     return replace(file, place=str(path))
+
+
+def _fetch_objects(
+    files: Sequence[InputFile], paths: Mapping[int, Path]
+) -> Iterator[tuple[int, InputFile]]:
+    """Fetch the objects of buckets at these places among the files, each to its path. Yield them as
+    `_unpack` returns others."""
+    # The files are sorted by their names, which begin with that of their input.
+    for _, same in groupby(paths, key=lambda number: id(files[number].bucket)):
+        numbers = list(same)
+        bucket = files[numbers[0]].bucket
+        wanted = [(files[number].member, paths[number]) for number in numbers]
+        errors = bucket.fetch(wanted) if bucket else []
+        for number, error in zip(numbers, errors, strict=True):
+            if error:
+                # The reader's own errors say what to do; those of the disk have a number.
+                fault = ("io_error", str(error)) if error.errno is None else not_read(error)
+                yield number, replace(files[number], fault=fault)
+            else:
+                yield number, replace(files[number], place=str(paths[number]))
 
 
 def _state_as_text(file: InputFile) -> str:

@@ -26,6 +26,8 @@ AT_ONCE = 16
 LARGE = 2**25
 """Bytes from which on a file is uploaded alone: a conditional upload is one request with the whole
 file."""
+FETCHED = 2**20
+"""Bytes of an object that are written to its file together, where many are fetched at once."""
 CONFLICT_SECONDS = 10.0
 """Seconds to retry an upload that the server refuses because another client creates the same
 object."""
@@ -119,6 +121,14 @@ class Objects:
         """Write the content of an object to a file. Raises FileNotFoundError."""
         with self._in_words(), path.open("wb") as file:
             for part in self._store.get(name).stream():
+                file.write(part)
+
+    async def fetch_async(self, name: str, path: Path) -> None:
+        """Write the content of an object to a file in parts of about FETCHED bytes. Raises
+        FileNotFoundError."""
+        with self._in_words(), path.open("wb") as file:
+            found = await self._store.get_async(name)
+            async for part in found.stream(min_chunk_size=FETCHED):
                 file.write(part)
 
     def read_end(self, name: str, size: int, most: int) -> bytes:

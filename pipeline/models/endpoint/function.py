@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pipeline.errors import GraphmillError, SettingsError, in_words
+from pipeline.event_loop import event_loop
 from pipeline.models.base import Reply
 from pipeline.models.conversations import made_once
 from pipeline.models.endpoint.client import Failure
@@ -250,29 +251,20 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 def _await_result(awaitable: Awaitable[Any], seconds: float) -> Any:
-    """Await the result in the event loop that all calls share.
-
-    An asynchronous client cannot be used in several loops. Raises _OverdueError if it takes too
+    """Await the result in the event loop that all calls share. Raises _OverdueError if it takes too
     long.
     """
 
     async def result() -> Any:
         return await awaitable
 
-    future = asyncio.run_coroutine_threadsafe(result(), _event_loop())
+    future = asyncio.run_coroutine_threadsafe(result(), event_loop())
     try:
         return future.result(timeout=seconds)
     except TimeoutError:
         if future.cancel():
             raise _OverdueError from None
         raise
-
-
-@cache
-def _event_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return loop
 
 
 def find_function(reference: str, root: Path, where: str) -> Any:
