@@ -144,6 +144,7 @@ def list_workspaces(
     """List the workspaces of the databases, and what each shows."""
     with open_project(context, folder, overrides, as_json) as project:
         found, owner = project.workspaces(), project.known_owner
+        none = "" if any(found.values()) else _advise_without_workspaces(project)
     rows = [
         _workspace_row(store, name, live, owner)
         for store, lives in found.items()
@@ -152,7 +153,7 @@ def list_workspaces(
     if as_json:
         print_json(rows)
     else:
-        _print_workspaces(rows)
+        _print_workspaces(rows, none)
 
 
 def drop_workspace(
@@ -190,10 +191,26 @@ def _workspace_row(store: str, name: str, live: "Live", owner: str) -> dict[str,
     }
 
 
-def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line for each workspace of each store."""
+def _advise_without_workspaces(project: "Project") -> str:
+    """Return what to do where the databases have no workspace.
+
+    A project that has tables, as after ``workspace drop``, need not read its documents again.
+    """
+    with_tables = project.snapshots.workflows()
+    if not with_tables:
+        return "no workspace yet; 'graphmill run' makes one"
+    chosen = project.settings.workflow
+    load = "graphmill load" if chosen in with_tables else f"graphmill load {with_tables[0]}"
+    return (
+        f"no workspace; '{load}' makes one of the tables that are there, 'graphmill run' reads the"
+        " documents before"
+    )
+
+
+def _print_workspaces(rows: Sequence[Mapping[str, Any]], none: str) -> None:
+    """Print a line for each workspace of each store, or ``none`` where there is no workspace."""
     if not rows:
-        print("no workspace yet; 'graphmill run' makes one")
+        print(none)
         return
     print(
         f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}}"

@@ -9,6 +9,7 @@ from pipeline.doctor.chat_model import Consent, Measuring, examine_chat
 from pipeline.doctor.cluster import examine_cluster
 from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, examine_vectors
 from pipeline.doctor.finding import Finding, guarded
+from pipeline.doctor.inputs import examine_inputs
 from pipeline.doctor.keys import examine_keys
 from pipeline.doctor.object_store import examine_object_store
 from pipeline.doctor.project_folder import (
@@ -54,6 +55,7 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
             "settings", f"workflow {name}", partial(examine_workflow, project, name, workflows)
         )
     yield from guarded("settings", "input", lambda: examine_input(root, settings))
+    yield from guarded("settings", "inputs", lambda: examine_inputs(project))
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
     yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
     yield from guarded("settings", "serve.views", lambda: examine_views(project))
@@ -95,6 +97,7 @@ def _secrets(settings: Settings) -> list[str]:
     for endpoint in endpoints:
         secrets.update(endpoint.secrets)
     urls = [settings.stores.postgres.url, settings.cache]
+    urls += [source.url.get_secret_value() for source in settings.inputs]
     urls += [endpoint.base_url for endpoint in endpoints]
     for url in urls:
         secrets |= _secrets_of(url)

@@ -59,6 +59,21 @@ def list_rows(source: Input) -> list[Row]:
     return sorted(rows, key=lambda row: (row.key, row.content))
 
 
+def count_rows(source: Input) -> int:
+    """Return the number of rows of the query, which are not read.
+
+    Raises RowsError if the query cannot be carried out, or lacks a column that the settings name.
+    """
+    from sqlalchemy import func, select
+
+    with _connection(source) as connection:
+        _checked(source, _read(connection, _statement(source, ["*"]).limit(1)))
+        if source.changed:
+            connection.execute(_statement(source, [source.changed]).limit(1))
+        rows = _statement(source, ["*"]).subquery()
+        return connection.execute(select(func.count()).select_from(rows)).scalar_one()
+
+
 def _stamped_rows(connection: Any, source: Input) -> list[Row]:
     """Return the rows with their keys alone, and the value that changes with the row.
 

@@ -173,8 +173,8 @@ class Services:
                 "path": str(self.input_folder),
                 "converter_folder": str(self.root),
                 "hashes": str(self.root / HASHES_FOLDER),
-                "inputs": self._placed_inputs(),
-                "environment": self._keys_of_inputs(),
+                "inputs": self.placed_inputs(),
+                "environment": self.keys_of_inputs(),
             },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "lightrag": {"path": str(self.lightrag_folder)},
@@ -206,7 +206,7 @@ class Services:
         chats = self.settings.models.chat
         return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
 
-    def _placed_inputs(self) -> list[dict[str, Any]]:
+    def placed_inputs(self) -> list[dict[str, Any]]:
         """Return the inputs beside the input folder, their paths below the project's folder."""
         placed: list[dict[str, Any]] = []
         for source in self.settings.inputs:
@@ -220,7 +220,7 @@ class Services:
             placed.append({**source.model_dump(), "query": source.query, "url": url})
         return placed
 
-    def _keys_of_inputs(self) -> dict[str, str]:
+    def keys_of_inputs(self) -> dict[str, str]:
         """Return the variables of the environment that open the buckets among the inputs."""
         from pipeline.snapshots.objects import keys_of
 

@@ -96,6 +96,18 @@ def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIS
     assert " killed " in folder.invoke("runs").stdout
 
 
+def test_a_project_with_tables_is_told_that_a_load_makes_a_workspace(tmp_path: Path):
+    folder = new_project(tmp_path / "p", "embedded")
+    with folder.open() as project:
+        project.index("fast")
+    reads = "makes one of the tables that are there, 'graphmill run' reads the documents before\n"
+    told = folder.invoke("workspace", "list").stdout
+    assert told == f"no workspace; 'graphmill load fast' {reads}"
+    folder.edit_settings(workflow="fast")
+    told = folder.invoke("workspace", "list").stdout
+    assert told == f"no workspace; 'graphmill load' {reads}"
+
+
 def test_before_the_first_run_each_says_what_makes_one(tmp_path: Path):
     folder = new_project(tmp_path / "p", "embedded")
     for command in ("status", "runs"):
