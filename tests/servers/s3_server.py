@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol
 
 from tests.servers.neo4j_server import (
     QUICK_START,
@@ -171,6 +172,11 @@ def answers(port: int) -> bool:
 OnRequest = Callable[[str, str], None]
 
 
+class AtPort(Protocol):
+    @property
+    def port(self) -> int: ...
+
+
 def nothing(method: str, path: str) -> None:
     pass
 
@@ -191,7 +197,7 @@ class Traffic:
 
 @contextmanager
 def between(
-    server: S3Server,
+    server: AtPort,
     honours_conditions: bool = True,
     versions: bool = False,
     before: OnRequest = nothing,
