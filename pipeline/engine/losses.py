@@ -38,6 +38,8 @@ ASKED_AGAIN = frozenset({ROW, CUT, SOURCE, KEPT})
 COUNTED_ELSEWHERE = frozenset({RECOVERED, SKIPPED})
 """The kinds that a step's report counts by themselves, beside what was decided."""
 _LINE = re.compile(r":\d+$")
+_CAUSES_SHOWN = 3
+"""Failures that the message on a source without documents repeats: enough to see the cause."""
 
 
 def classes(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.Series:
@@ -135,8 +137,8 @@ def reject_ratio(
         unread = int((missing["kind"] == RECORD).sum())
         read = _rows_written(step, record)
         return max(of_rows, unread / max(read + unread, 1))
-    failed = _failures(rejects)
-    known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
+    failed = _failures(rejects, step)
+    known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id], step)
     # The difference of Counters has no negative counts: only new failures are left.
     return _share(_kept(rejects), failed - known, step, record)
 
@@ -145,7 +147,7 @@ def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float
     """Return the share of what a source could not read, whenever that began."""
     if rejects.empty:
         return 0.0
-    return _share(_kept(rejects), _failures(rejects), step, record)
+    return _share(_kept(rejects), _failures(rejects, step), step, record)
 
 
 def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.DataFrame) -> None:
@@ -167,10 +169,13 @@ def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.Data
         return
     reasons = rejects["reason"].value_counts()
     left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
+    # Without these messages nobody learns which of several inputs failed: there is no table yet
+    # that 'graphmill rejects' could show.
+    causes = list(lost(rejects, step.verb.reasons)["message"].unique()[:_CAUSES_SHOWN])
+    what_to_do = causes or ["put documents there, or set input.path and input.file_pattern"]
     raise DataError(
-        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put"
-        " documents there, or set input.path and input.file_pattern; the stores are left as"
-        " they are"
+        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out});"
+        f" {'; '.join(what_to_do)}; the stores are left as they are"
     )
 
 
@@ -187,10 +192,14 @@ def _share(kept: Counter[str], failed: Counter[str], step: Step, record: StepRec
     return sum(worst.values()) / max(rows, 1)
 
 
-def _failures(rejects: pd.DataFrame) -> Counter[str]:
-    """Return the number of failed records by source; 1 for a source that failed as a whole."""
-    failed_rows = rejects.loc[rejects["kind"] == ROW, "row_id"]
-    failed_sources = set(rejects.loc[rejects["kind"] == SOURCE, "row_id"])
+def _failures(rejects: pd.DataFrame, step: Step) -> Counter[str]:
+    """Return the number of failed records by source; 1 for a source that failed as a whole.
+
+    A record that a rule left out, such as a mail that is there twice, has not failed.
+    """
+    missing = lost(rejects, step.verb.reasons)
+    failed_rows = missing.loc[missing["kind"] == ROW, "row_id"]
+    failed_sources = set(missing.loc[missing["kind"] == SOURCE, "row_id"])
     # The row of a record is its file and line.
     return Counter(_LINE.sub("", row) for row in failed_rows) | Counter(failed_sources)
 

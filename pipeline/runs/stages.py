@@ -133,10 +133,9 @@ class RunState:
         return self.report(outcome_of(error), exit_code_of(error), message)
 
     def completed(self) -> RunReport:
-        if not any(step.rejects for step in self.runner.reports):
-            return self.report("completed", 0)
         if not self.above_max_rejects:
-            return self.report("completed_with_rejects", 0)
+            has_rejects = any(step.rejects for step in self.runner.reports)
+            return self.report("completed_with_rejects" if has_rejects else "completed", 0)
         name = self.workflow.name
         message = (
             f"{self.reject_ratio:.0%} of a step's rows or records are lost; the stores are left as"

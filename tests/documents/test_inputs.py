@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.documents.git import BlobReader, GitError
-from pipeline.errors import DeletionError, SettingsError
+from pipeline.errors import DataError, DeletionError, SettingsError
 from pipeline.settings.schema import Settings
 from pipeline.snapshots import objects
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
@@ -420,6 +420,16 @@ def test_an_input_that_cannot_be_read_keeps_its_documents(folder: ProjectFolder,
         project.index()
     folder.edit_settings(max_delete_ratio=1)
     assert set(night(folder)[0]) == {"a.txt"}
+
+
+def test_a_first_run_whose_only_input_fails_says_which_and_why(tmp_path: Path):
+    folder = new_project(tmp_path / "mill", "embedded", {}, workflow="short")
+    (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
+    folder.edit_settings(inputs=[crm(f"sqlite:///{tmp_path}/none/crm.db")])
+    with folder.open() as project, pytest.raises(DataError) as refused:
+        project.index()
+    assert "no documents (1 io_error); @crm: " in str(refused.value)
+    assert "correct its url; the stores are left" in str(refused.value)
 
 
 def test_a_bucket_that_fails_halfway_keeps_what_it_gave_before_and_gives_the_rest_later(

@@ -119,3 +119,19 @@ def test_a_damaged_mail_keeps_its_document_and_one_that_is_gone_does_not(tmp_pat
     assert kept(rejects) == ["box.mbox#3@example.org"]
     box.write_bytes(box_of(numbered(1)))
     assert set(night(folder)[0]) == {"a.txt", "box.mbox#1@example.org"}
+
+
+def test_mails_that_are_there_twice_do_not_keep_the_others_from_the_stores(
+    tmp_path: Path, postgres_url: str
+):
+    folder = new_project(tmp_path / "mill", postgres_url, {})
+    box = folder.root / "data/input/box.mbox"
+    box.write_bytes(box_of(numbered(1), numbered(2)))
+    with folder.open() as project:
+        project.run("fast")
+        box.write_bytes(box_of(numbered(1), numbered(2), numbered(1)))
+        (folder.root / "data/input/new.txt").write_text("Mira Vale keeps the light of Corrow.")
+        report = project.run("fast")
+        assert (report.outcome, report.exit_code, report.notes) == ("completed", 0, ())
+        assert report.load["postgres"]["documents"]["inserted"] == 1
+        assert project.verify("fast").agrees
