@@ -185,7 +185,8 @@ def _find_files(folder: Path) -> dict[str, Path]:
     """Map each table to its file. Raises SettingsError if the folder or a needed one is missing."""
     if not folder.is_dir():
         raise SettingsError(
-            f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
+            f"{folder}: no such folder; name one with the tables of a GraphRAG index, by"
+            " 'graphmill import graphrag DIR' or graphrag.path"
         )
     files: dict[str, Path] = {}
     for name, table in TABLES.items():

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pipeline.documents.bucket_reader import BucketReader
 from pipeline.documents.database_rows import RowsError, list_rows
@@ -18,6 +19,7 @@ from pipeline.settings.inputs import BUCKETS, Input
 from pipeline.snapshots.objects import Objects, keys_of
 
 _MEGABYTE = 2**20
+_NO_FOLDER = "no such folder; create it or correct its url"
 
 
 def with_inputs(
@@ -73,8 +75,7 @@ def _list_folder(
     try:
         listing = list_files(folder, source.include, mounts, most_mb=opened_mb)
     except SettingsError:
-        fact = "no such folder; create it or correct its url"
-        return _failed(source, "unreadable", fact), tuple(mounts)
+        return _failed(source, "unreadable", _NO_FOLDER), tuple(mounts)
     found: list[InputFile] = []
     for file in listing.files:
         if file.name == ALL:
@@ -135,6 +136,8 @@ def _fault_of(name: str, size: int, most_mb: int) -> tuple[str, str] | None:
 def _list_repository(source: Input, most_mb: int) -> list[InputFile]:
     """Return the files of a git repository."""
     repository = source.url.get_secret_value()
+    if not Path(repository).is_dir():
+        return _failed(source, "unreadable", _NO_FOLDER)
     try:
         blobs = list_blobs(repository, source.ref)
     except GitError as error:
@@ -168,13 +171,15 @@ def _list_database(source: Input) -> list[InputFile]:
         return _failed(source, "io_error", str(error))
     found: list[InputFile] = []
     seen: Counter[str] = Counter()
-    for number, row in enumerate(rows, start=1):
+    for row in rows:
         name = source.prefix + one_line(row.key)
         fault = None
         if not row.key:
-            # The number of the row is no key; without a slash it names no document of the input.
-            name = f"{source.prefix.rstrip('/')}:{number}"
-            fault = ("parse", f"no value in '{source.id}'; fill it")
+            # These rows are numbered among themselves: their places among the others depend on
+            # the database. Without a slash the number names no document of the input.
+            seen[name] += 1
+            name = f"{source.prefix.rstrip('/')}:{seen[name]}"
+            fault = ("parse", f"a row of the query has no value in '{source.id}'; fill it")
         elif seen[name]:
             key = one_line(row.key)
             fault = ("duplicate_id", f"another row with {source.id} {key} is read; make it one")

@@ -120,7 +120,8 @@ def read_files(folder: Path) -> dict[str, dict[str, Row]]:
 def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise SettingsError(
-            f"{folder}: no such folder; run 'graphmill import lightrag DIR' or set lightrag.path"
+            f"{folder}: no such folder; name LightRAG's working folder, by"
+            " 'graphmill import lightrag DIR' or lightrag.path"
         )
     for name in NEEDED:
         if not (folder / name).is_file():

@@ -21,7 +21,7 @@ from pipeline.documents.lightrag import (
     new_copy,
     write_rows,
 )
-from pipeline.errors import DataError, SettingsError
+from pipeline.errors import DataError, SettingsError, StoreError
 from pipeline.files import write_text
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -62,8 +62,8 @@ def copy_tables(url: str, workspace: str, target: Path) -> None:
     """Make ``target`` a copy of the index in the tables of a database.
 
     ``workspace`` is LightRAG's, or "" if the tables have one alone. An equal copy stays as it is.
-    Raises SettingsError if the database cannot be reached or has no such workspace, DataError if
-    its tables are of another version.
+    Raises StoreError if the database cannot be reached, SettingsError if it has no such workspace,
+    DataError if its tables are of another version.
     """
     with _connected(url) as connection:
         name = _choose_workspace(connection, workspace)
@@ -88,7 +88,7 @@ def _connected(url: str) -> Iterator[Connection]:
         connect = psycopg.Connection[Any].connect
         connection = connect(url, row_factory=dict_row, connect_timeout=SECONDS)
     except psycopg.OperationalError as error:
-        raise SettingsError(
+        raise StoreError(
             f"import lightrag: the database does not answer ({error}); check the address, and set"
             " PGPASSWORD if it needs a password"
         ) from None

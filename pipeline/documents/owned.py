@@ -159,7 +159,7 @@ class OwnFolder:
         given = self.id_of(name)
         if Path(name).suffix.lower() not in self.readable:
             known = ", ".join(sorted(suffix[1:] for suffix in self.readable))
-            raise UsageError(f"file '{given}': its kind is not read; convert it to one of {known}")
+            raise UsageError(f"file '{name}': its kind is not read; convert it to one of {known}")
         if given.lower() in LISTS_OF_EXPORT:
             # With both lists, all files of the folder would be read as channels of Slack.
             raise UsageError(f"file '{given}': a name of a Slack export's list; give it another")

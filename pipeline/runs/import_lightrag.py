@@ -30,7 +30,7 @@ def take_index(project: Services, source: str | Path, workspace: str = "") -> No
     one, which may be in use by LightRAG. Raises as ``copy_index`` and ``copy_tables``.
     """
     target = project.lightrag_folder
-    is_address = str(source).startswith(SCHEMES)
+    is_address = _is_address(source)
     if not is_address and Path(source).resolve() == target.resolve():
         return
     if project.settings.lightrag.path != LightragSettings().path:
@@ -47,12 +47,30 @@ def take_index(project: Services, source: str | Path, workspace: str = "") -> No
 @contextmanager
 def open_index(source: str | Path, workspace: str = "") -> Iterator[Path]:
     """Give the folder of an index; that of a PostgreSQL is copied to a temporary one."""
-    if not str(source).startswith(SCHEMES):
+    if not _is_address(source):
         yield Path(source).resolve()
         return
     with TemporaryDirectory(prefix="graphmill-lightrag-") as folder:
         copy_tables(str(source), workspace, Path(folder) / "index")
         yield Path(folder) / "index"
+
+
+def _is_address(source: str | Path) -> bool:
+    """Return whether an index is in a PostgreSQL, and not in a folder.
+
+    Raises UsageError for the address of another database, without it: it may have a password.
+    """
+    address = str(source)
+    if address.startswith(SCHEMES):
+        return True
+    # A Path makes one slash of two, so a string alone is recognised as an address.
+    scheme, separator, _ = address.partition("://")
+    if separator and not Path(address).exists():
+        raise UsageError(
+            f"import lightrag: {scheme} is not read; name LightRAG's working folder, or its"
+            " PostgreSQL by postgresql://USER@HOST:PORT/DATABASE"
+        )
+    return False
 
 
 def take_edits(project: Services) -> list[str]:

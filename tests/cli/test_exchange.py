@@ -67,10 +67,8 @@ def test_import_load_and_ask(folder: ProjectFolder, theirs: Path, postgres_url: 
 def test_what_is_imported_without_a_folder(folder: ProjectFolder, theirs: Path):
     done = folder.invoke("index", "graphrag", "--json")
     assert done.exit_code == 2
-    assert (
-        "data/graphrag: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
-        in done.stderr
-    )
+    assert "data/graphrag: no such folder; name one with the tables" in done.stderr
+    assert "'graphmill import graphrag DIR' or graphrag.path" in done.stderr
     named = folder.invoke("index", "graphrag", "--set", f"graphrag.path={theirs}", "--json")
     assert named.exit_code == 0, named.stderr
     assert folder.invoke("import", "graphrag", str(theirs), "--json").json["totals"]["calls"] == 0

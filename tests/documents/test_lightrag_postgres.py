@@ -13,7 +13,8 @@ from psycopg.types.json import Jsonb
 
 from pipeline.documents.lightrag import read_files
 from pipeline.documents.lightrag_postgres import copy_tables
-from pipeline.errors import DataError, SettingsError
+from pipeline.errors import DataError, SettingsError, StoreError, UsageError
+from pipeline.runs.import_lightrag import open_index
 from tests.projects import NO_STORE, new_project
 from tests.servers.postgres_server import make_database
 from tests.verbs.lightrag_folders import GRAPH, INDEX, edit_graph
@@ -148,4 +149,17 @@ def test_other_databases_are_refused_without_their_address(
     with pytest.raises(SettingsError) as told:
         copy_tables("postgresql://ann:secret@localhost:1/x?port", "", tmp_path / "copy")
     assert "secret" not in str(told.value)
+    # Nothing listens at port 1. The next attempt may succeed, so the exit code is 1 and not 2.
+    with pytest.raises(StoreError, match="the database does not answer") as refused:
+        copy_tables("postgresql://ann:secret@127.0.0.1:1/x", "", tmp_path / "copy")
+    assert (refused.value.exit_code, "secret" in str(refused.value)) == (1, False)
     assert not (tmp_path / "copy").exists()
+
+
+def test_an_address_of_another_database_is_refused_without_it():
+    with (
+        pytest.raises(UsageError, match="mysql is not read; name LightRAG's") as refused,
+        open_index("mysql://ann:secret@host/lightrag"),
+    ):
+        pass
+    assert "secret" not in str(refused.value)

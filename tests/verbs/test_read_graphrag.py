@@ -281,7 +281,8 @@ def test_the_digest_changes_with_the_content_only(tmp_path: Path):
 def test_a_folder_without_tables_raises_an_error(tmp_path: Path):
     for call in (read, lambda folder: folder_digest(GraphragParams(path=str(folder)))):
         with pytest.raises(
-            SettingsError, match="gone: no such folder; run 'graphmill import graphrag DIR'"
+            SettingsError,
+            match="gone: no such folder; name one with the tables of a GraphRAG index",
         ):
             call(tmp_path / "gone")
         tables = version_3()
