@@ -217,8 +217,8 @@ class StepDelta:
         """
         law = self.part.law
         keyed = law.keyed if law is not None and groups is not None else {}
-        names_of_whole = [name for name in self.part.inputs if name not in keyed]
-        whole = {name: self._read_whole(name) for name in names_of_whole}
+        read_whole = [name for name in self.part.inputs if name not in keyed]
+        whole = {name: self._read_whole(name) for name in read_whole}
         if groups is None or rows_at_once is None or not self._is_divisible(groups):
             rows = {name: self._read_rows_of(name, groups) for name in keyed}
             yield groups, whole | rows
@@ -342,9 +342,12 @@ class StepDelta:
     def _column_types(self, name: str, snapshot: Snapshot) -> list[tuple[str, str]]:
         """Return name and type of the columns of an input that the sub-step reads."""
         schema = self.part.inputs[name]
-        fields = self.snapshots.tables.schema(snapshot)
-        fields_read = [field for field in fields if schema.more or field.name in schema.columns]
-        return [(field.name, type_name(field.type)) for field in fields_read]
+        types: list[tuple[str, str]] = []
+        for column in self.snapshots.tables.schema(snapshot):
+            is_read = schema.more or column.name in schema.columns
+            if is_read:
+                types.append((column.name, type_name(column.type)))
+        return types
 
     def _last_input(self, name: str) -> Snapshot:
         """Return an input as the last run read it: an input of the step, or an earlier output."""
@@ -379,14 +382,14 @@ class StepDelta:
 
         An edited row is in both. Only the columns that the sub-step reads are compared.
         """
-        before, now, read = self._last_input(name), self.now[name], self._columns_read(name)
-        if set(read) == {
-            *self.snapshots.tables.columns(before),
-            *self.snapshots.tables.columns(now),
-        }:
+        before, now = self._last_input(name), self.now[name]
+        tables = self.snapshots.tables
+        read = self._columns_read(name)
+        all_columns = {*tables.columns(before), *tables.columns(now)}
+        if set(read) == all_columns:
             # Stored hashes of whole rows decide; no other column is read from the files.
-            return self.snapshots.tables.difference(before, now, columns)
-        gone, new = self.snapshots.tables.difference(before, now, read)
+            return tables.difference(before, now, columns)
+        gone, new = tables.difference(before, now, read)
         # These rows differ in some column, but perhaps not in one that the sub-step reads.
         is_gone, is_new = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
         gone = gone.filter(pa.array(is_gone))
@@ -449,10 +452,11 @@ class StepDelta:
         touched = by_params.touches(rows, *params)
         self._check_touched(touched, len(rows), "by_params")
         names = _columns_of_touched(rows, touched, naming)
-        all_names = _columns_of_touched(rows, pd.Series(True, rows.index), naming)
-        if 2 * len(collect_names(names)) > len(collect_names(all_names)):
-            return None
-        return names
+        every_row = pd.Series(True, rows.index)
+        all_names = _columns_of_touched(rows, every_row, naming)
+        affected, groups = len(collect_names(names)), len(collect_names(all_names))
+        are_most = affected > groups / 2
+        return None if are_most else names
 
     def _check_touched(self, touched: Any, rows: int, asked: str) -> None:
         """Raise DataError unless a function of the law has answered with a boolean for each row.
@@ -502,13 +506,15 @@ def outputs_of(
 
     Raises DataError where an output does not fit its schema, and what ``make`` raises.
     """
+    # None stands for all kinds of rejects.
     again = None if step.models and rejects_too else _kinds_to_retry(step)
     now = {name: tables[table] for name, table in step.inputs.items()}
     outputs: dict[str, Snapshot] = {}
     for number, part in enumerate(list_parts(step)):
         delta = StepDelta(part, {**now, **outputs}, last, snapshots, again)
         groups = delta.find_changed_groups()
-        if groups is not None and not len(groups):
+        is_unchanged = groups is not None and not len(groups)
+        if is_unchanged:
             outputs |= {name: last.outputs[name] for name in part.outputs}
             continue
         written = None
@@ -540,7 +546,8 @@ def _call_for_groups(
 
     A step with models, or a source, is called once, whatever the number of rows.
     """
-    rows_at_once = None if step.models or not step.verb.inputs else ROWS_AT_ONCE
+    is_called_once = step.models or not step.verb.inputs
+    rows_at_once = None if is_called_once else ROWS_AT_ONCE
     chunks: dict[str, list[pa.Table]] = {name: [] for name in delta.part.outputs}
     for some, inputs in delta.read_groups(groups, rows_at_once):
         frames = make(delta.part, inputs, some)
@@ -590,7 +597,8 @@ def collect_names(columns: Sequence[pa.ChunkedArray]) -> Groups:
     texts = [pc.unique(column.cast(STRING)) for column in columns]
     values = pc.unique(pa.chunked_array(texts, STRING))
     fillings = {"" if is_text(column.type) else "0" for column in columns}
-    same_group = pa.array(sorted({*fillings, None}, key=str), STRING)
-    if not pc.any(pc.is_in(values, value_set=same_group)).as_py():
+    names_of_missing = pa.array([*sorted(fillings), None], STRING)
+    names_missing_cell = pc.any(pc.is_in(values, value_set=names_of_missing)).as_py()
+    if not names_missing_cell:
         return values
-    return pc.unique(pa.chunked_array([values, same_group]))
+    return pc.unique(pa.chunked_array([values, names_of_missing]))

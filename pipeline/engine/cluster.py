@@ -61,7 +61,9 @@ def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Sec
         f"tls_{role}_cert": files["cert_file"],
         f"tls_{role}_key": files["key_file"],
     }
-    return Security(require_encryption=True, **{name: path for name, path in named.items() if path})
+    # A file that is not set is left to Dask's own configuration.
+    given = {name: path for name, path in named.items() if path}
+    return Security(require_encryption=True, **given)
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,9 @@ class Cluster:
         Those that do not answer within ANSWER_SECONDS are included. This may be called while a run
         is under way.
         """
-        client, asked = self._connected(), f"look-{token_hex(8)}"
+        client = self._connected()
+        asked = f"look-{token_hex(8)}"
+        # Each worker copies the file ``asked`` to a name of its own.
         names = {worker: f"{asked}-{number}" for number, worker in enumerate(workers)}
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_text(asked, encoding="utf-8")
@@ -183,6 +187,7 @@ class Cluster:
                 yield task, found
 
     def _error_of(self, task: Task, failed: Failed) -> GraphmillError:
+        """Return the error of a failed task, with the message that its worker has shared."""
         where = f"step '{task.step}', bucket {task.bucket}: worker {failed.worker}"
         if not failed.name:
             return WorkerError(
@@ -190,9 +195,8 @@ class Cluster:
                 " there; start it with the run's (GRAPHMILL_SNAPSHOTS), and run again"
             )
         try:
-            said: dict[str, str] = json.loads(
-                self.snapshots.tasks.find_shared(failed.name).read_text(encoding="utf-8")
-            )
+            file = self.snapshots.tasks.find_shared(failed.name)
+            said: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, DataError):
             return WorkerError(
                 f"{where} met {failed.kind}, and could not write more to the snapshots; see that it"
@@ -275,10 +279,11 @@ class Cluster:
         if there.fit:
             self.since = time.monotonic()
         elif time.monotonic() - self.since > self.wait_seconds:
-            known = [f"{address}: {why}" for address, why in there.refused.items()]
+            refusals = [f"{address}: {why}" for address, why in there.refused.items()]
+            known = "; ".join(refusals) or "none has joined"
             raise WorkerError(
                 f"engine.address: no worker that may do tasks in {self.wait_seconds:g} s"
-                f" ({'; '.join(known) or 'none has joined'}); start some with 'graphmill worker"
+                f" ({known}); start some with 'graphmill worker"
                 f" {self.address}', and run again: what is finished is kept"
             )
         return len(there.fit)
@@ -301,12 +306,13 @@ class Cluster:
             return (
                 "it has no graphmill, or was started without it; start it with 'graphmill worker'"
             )
-        differ = []
+        differences: list[str] = []
         for name in sorted({*self.facts, *theirs}):
-            if self.facts.get(name) != theirs.get(name):
-                ours = self.facts.get(name, "none")
-                differ.append(f"{name} {theirs.get(name, 'none')}, here {ours}")
-        return f"it has {', '.join(differ)}; install there what is installed here"
+            there = theirs.get(name, "none")
+            here = self.facts.get(name, "none")
+            if there != here:
+                differences.append(f"{name} {there}, here {here}")
+        return f"it has {', '.join(differences)}; install there what is installed here"
 
 
 @dataclass
@@ -334,11 +340,16 @@ class Calls:
         A call receives the value of its key, and the same ``more`` as all others. Raises
         WorkerError if the scheduler is gone.
         """
+        # Only workers that are what the run is have a unit of this resource.
         needs = {resource_of(self.cluster.facts): 1}
-        values, keys = list(by_key.values()), list(by_key)
         try:
             futures: list[Future] = self.client.map(
-                function, values, key=keys, resources=needs, pure=False, **more
+                function,
+                list(by_key.values()),
+                key=list(by_key),
+                resources=needs,
+                pure=False,
+                **more,
             )
         except ClosedClientError:
             # The scheduler ended since the workers were counted.
@@ -394,7 +405,8 @@ def _greet(address: str, keys: Security | None) -> None:
     sent = (keys or Security()).get_connection_args("client")
 
     async def greet() -> None:
-        await (await connect(address, timeout=CONNECT_SECONDS, **sent)).close()
+        connection = await connect(address, timeout=CONNECT_SECONDS, **sent)
+        await connection.close()
 
     LoopRunner().run_sync(greet, callback_timeout=CONNECT_SECONDS)
 

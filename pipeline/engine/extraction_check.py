@@ -48,24 +48,28 @@ scripts."""
 
 def extracting_steps(workflow: Workflow) -> list[Step]:
     """Return the steps that write extractions."""
-    tables = {EXTRACTIONS, FILE_EXTRACTIONS}
-    return [
-        step
-        for step in workflow.steps
-        if tables & set(step.outputs.values()) and step.verb.name != ADD_TABLE_RECORDS
-    ]
+    extracting: list[Step] = []
+    for step in workflow.steps:
+        written = step.outputs.values()
+        writes_extractions = EXTRACTIONS in written or FILE_EXTRACTIONS in written
+        if writes_extractions and step.verb.name != ADD_TABLE_RECORDS:
+            extracting.append(step)
+    return extracting
 
 
 def reading_steps(workflow: Workflow) -> list[Step]:
     """Return the steps that ask a chat model about each text unit."""
-    return [
-        step
-        for step in workflow.steps
-        if step.verb.rowwise
-        and step.inputs.get(step.verb.rowwise) in (TEXT_UNITS, FILE_TEXT_UNITS)
-        and step.verb.roles_of(ChatModel)
-        and step.models
-    ]
+    reading: list[Step] = []
+    for step in workflow.steps:
+        verb = step.verb
+        if verb.rowwise is None:
+            continue
+        reads_text_units = step.inputs.get(verb.rowwise) in (TEXT_UNITS, FILE_TEXT_UNITS)
+        # A step whose role for a chat model is optional may have none.
+        asks_model = verb.roles_of(ChatModel) and step.models
+        if reads_text_units and asks_model:
+            reading.append(step)
+    return reading
 
 
 def health(
@@ -98,20 +102,25 @@ def health(
         if table in tables:
             read[table] = _some_of(tables[table], columns, snapshots)
     records, ungrounded = _read_records(tables[EXTRACTIONS], snapshots)
-    unit = records["text_unit_id"].combine_chunks()
-    units, rejects = len(read[TEXT_UNITS]), read["rejects"].to_pandas()
+    unit_of_record = records["text_unit_id"].combine_chunks()
+    name_of_record = records["name"].combine_chunks()
+    units_with_entities = set(unit_of_record.dictionary.to_pylist())
+    units = len(read[TEXT_UNITS])
+    rejects = read["rejects"].to_pandas()
     dropped = rejects["reason"].value_counts()
     extracting = {step.id for step in extracting_steps(workflow)}
     # A step that imports an index writes extractions too; its rejects are also of files.
-    of_units = set(read[TEXT_UNITS]["id"].to_pylist())
-    rejected = _rows_of_kind(rejects, ROW, extracting) & of_units
-    rejected -= set(unit.dictionary.to_pylist())
-    named = _names_of_poor_units(unit, records["name"].combine_chunks())
+    ids_of_units = set(read[TEXT_UNITS]["id"].to_pylist())
+    rejected = _rows_of_kind(rejects, ROW, extracting) & ids_of_units
+    # A unit that one step rejected may have records of another one.
+    rejected -= units_with_entities
+    names_of_poor_units = _names_of_poor_units(unit_of_record, name_of_record)
+    only_title = _only_title(read.get("documents"), read[TEXT_UNITS], names_of_poor_units)
     counts: dict[str, float] = {
         "text_units": units,
         "rejected_units": len(rejected),
-        "without_entities": units - len(unit.dictionary) - len(rejected),
-        "only_title": _only_title(read.get("documents"), read[TEXT_UNITS], named),
+        "without_entities": units - len(units_with_entities) - len(rejected),
+        "only_title": only_title,
         "entities_per_unit": round(len(records) / max(units, 1), 2),
         "ungrounded": int(ungrounded + dropped.get("ungrounded", 0)),
     }
@@ -135,10 +144,12 @@ def _names_of_poor_units(unit: Any, name: Any) -> pa.Table:
     ``unit`` and ``name``: the text unit and the name of each record, as dictionary arrays.
     """
     # A number for each pair of indices, so that equal pairs are found by one sort of integers.
-    names = len(name.dictionary) + 1
-    numbers = unit.indices.to_numpy().astype(np.int64) * names + name.indices.to_numpy()
-    units, names_of_units = np.divmod(np.unique(numbers), names)
-    has_few = np.bincount(units)[units] <= MOST_FORMS
+    factor = len(name.dictionary) + 1
+    unit_numbers = unit.indices.to_numpy().astype(np.int64)
+    pairs = unit_numbers * factor + name.indices.to_numpy()
+    units, names_of_units = np.divmod(np.unique(pairs), factor)
+    names_per_unit = np.bincount(units)
+    has_few = names_per_unit[units] <= MOST_FORMS
     columns = {
         "text_unit_id": unit.dictionary.take(units[has_few]),
         "name": name.dictionary.take(names_of_units[has_few]),
@@ -161,8 +172,10 @@ def _rows_of_kind(rejects: pd.DataFrame, kind: str, steps: Collection[str]) -> s
 def _share_without_end_mark(rejects: pd.DataFrame, units: int, steps: Collection[str]) -> float:
     """Return the share of the text units with a usable reply that have one without an end mark,
     over all steps."""
-    answered = sum(units - len(_rows_of_kind(rejects, ROW, [step])) for step in steps)
-    unended = sum(len(_rows_of_kind(rejects, UNENDED, [step])) for step in steps)
+    answered = unended = 0
+    for step in steps:
+        answered += units - len(_rows_of_kind(rejects, ROW, [step]))
+        unended += len(_rows_of_kind(rejects, UNENDED, [step]))
     return round(unended / answered, 4) if answered else 0.0
 
 
@@ -186,7 +199,10 @@ def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStor
     schema = snapshots.tables.schema(snapshot)
     there = [column for column in columns if column in schema.names]
     batches = list(snapshots.tables.read_unordered(snapshot, there))
-    return pa.Table.from_batches(batches) if batches else schema.empty_table().select(there)
+    if not batches:
+        # A table cannot be made of no batches without its schema.
+        return schema.empty_table().select(there)
+    return pa.Table.from_batches(batches)
 
 
 def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.Table, int]:
@@ -195,17 +211,25 @@ def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.T
     The columns are dictionary-encoded: most names recur, and as plain texts they would be the
     largest allocation of a run.
     """
-    columns, ungrounded = ["text_unit_id", "name"], 0
+    columns = ["text_unit_id", "name"]
+    no_texts = pa.array([], STRING).dictionary_encode()
     # An empty table first, so that there is one to be joined where there are no extractions.
-    records = [pa.table({name: pa.array([], STRING).dictionary_encode() for name in columns})]
+    records = [pa.table(dict.fromkeys(columns, no_texts))]
+    ungrounded = 0
     for batch in snapshots.tables.read_unordered(extractions, [*columns, "kind", "grounded"]):
+        # The sum of no rows is null.
         grounded = pc.sum(batch["grounded"]).as_py() or 0
         ungrounded += len(batch) - grounded
-        entities = batch.filter(pc.equal(batch["kind"], "entity"))
-        texts = {name: pc.fill_null(entities[name], "").cast(STRING) for name in columns}
-        encoded = {name: column.dictionary_encode() for name, column in texts.items()}
+        is_entity = pc.equal(batch["kind"], "entity")
+        entities = batch.filter(is_entity)
+        encoded: dict[str, pa.Array] = {}
+        for column in columns:
+            texts = pc.fill_null(entities[column], "").cast(STRING)
+            encoded[column] = texts.dictionary_encode()
         records.append(pa.table(encoded))
-    return pa.concat_tables(records).unify_dictionaries(), ungrounded
+    # Each batch has numbers of its own for its texts: after this a text has one number.
+    joined = pa.concat_tables(records).unify_dictionaries()
+    return joined, ungrounded
 
 
 def refuse_all_empty(
@@ -242,34 +266,42 @@ def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) ->
     if documents is None:
         return 0
     rows = documents.to_pandas()
-    origins = rows[TITLE_FROM].fillna("") if TITLE_FROM in rows else pd.Series("", rows.index)
-    is_file_named = (origins == FILE_NAME) & rows["title"].map(names_subject).astype(bool)
-    may_name = origins.isin(NAMING) | is_file_named
-    titles = rows["title"].where(may_name, "").set_axis(rows["id"])
+    unknown_origins = pd.Series("", rows.index)
+    # A table of an earlier version does not say where a title is from.
+    origins = rows[TITLE_FROM].fillna("") if TITLE_FROM in rows else unknown_origins
+    is_of_file = origins == FILE_NAME
+    names_a_subject = rows["title"].map(names_subject).astype(bool)
+    may_name = origins.isin(NAMING) | (is_of_file & names_a_subject)
+    title_of_document = rows["title"].where(may_name, "").set_axis(rows["id"])
     is_named = pc.is_in(units["id"], value_set=named["text_unit_id"])
     named_units = units.filter(is_named).to_pandas().set_index("id")
-    title_of_unit = named_units["document_id"].map(titles).fillna("")
-    keys = {title: match_key(title) for title in title_of_unit.unique()}
+    title_of_unit = named_units["document_id"].map(title_of_document).fillna("")
+    # Many units have one title, so the key of each is made once.
+    key_of_title = {title: match_key(title) for title in title_of_unit.unique()}
     names = named.to_pandas()
-    is_title = [
-        match_key(name) in keys.get(title_of_unit.get(unit), "")
-        for unit, name in names.itertuples(index=False, name=None)
-    ]
-    has_only_title = names.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all()
+    is_title: list[bool] = []
+    for unit, name in names.itertuples(index=False, name=None):
+        title_key = key_of_title.get(title_of_unit.get(unit), "")
+        is_title.append(match_key(name) in title_key)
+    names["is_title"] = is_title
+    has_only_title = names.groupby("text_unit_id")["is_title"].all()
     return int(has_only_title.sum())
 
 
 def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotStore) -> int:
     """Count the relationships with an end that no record describes."""
+    # No list of arrays is empty, so that there is something to join where there are no entities.
     stubs = pa.concat_arrays([pa.array([], STRING), *_stubs(entities, snapshots)])
     if not len(stubs):
         return 0
+    ends = ["source_entity_id", "target_entity_id"]
     number = 0
-    for batch in snapshots.tables.read_unordered(
-        relationships, ["source_entity_id", "target_entity_id"]
-    ):
-        source, target = (pc.is_in(column, value_set=stubs) for column in batch.columns)
-        number += pc.sum(pc.or_(source, target)).as_py() or 0
+    for batch in snapshots.tables.read_unordered(relationships, ends):
+        begins_at_stub = pc.is_in(batch["source_entity_id"], value_set=stubs)
+        ends_at_stub = pc.is_in(batch["target_entity_id"], value_set=stubs)
+        is_orphan = pc.or_(begins_at_stub, ends_at_stub)
+        # The sum of no rows is null.
+        number += pc.sum(is_orphan).as_py() or 0
     return number
 
 

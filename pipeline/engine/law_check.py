@@ -135,27 +135,43 @@ class LawCheck:
         return tables
 
     def _make_up(self, step: Step) -> None:
-        table, schema = step.outputs[DOCUMENTS], step.writes[DOCUMENTS]
-        rows = self.snapshots.tables.read(self.kept[table])
+        """Draw documents of the last run, and make up which of them there were before the change.
+
+        The documents of now lack those that were removed. Those of before lack the ones that were
+        added, and have the first half of the ones that were edited.
+        """
+        table = step.outputs[DOCUMENTS]
+        documents = self.snapshots.tables.read(self.kept[table])
         choice = np.random.default_rng(self.seed)
-        rows = rows[_drawn(choice, len(rows), self.documents)]
-        changed = max(1, round(self.share * len(rows)))
-        gone, new, other = (_drawn(choice, len(rows), changed) for _ in range(3))
-        halves = [text[: len(text) // 2] for text in rows["text"]]
-        before = rows.assign(text=np.where(other, halves, rows["text"]))[~new]
-        for tables, made in ((self.before, before), (self.now, rows[~gone])):
-            tables[table] = self.snapshots.tables.write(
-                table, schema.encode(made, table), schema.order
-            )
+        documents = documents[_drawn(choice, len(documents), self.documents)]
+        changed = max(1, round(self.share * len(documents)))
+        is_removed = _drawn(choice, len(documents), changed)
+        is_added = _drawn(choice, len(documents), changed)
+        is_edited = _drawn(choice, len(documents), changed)
+        halves = [text[: len(text) // 2] for text in documents["text"]]
+        texts_before = np.where(is_edited, halves, documents["text"])
+        before = documents.assign(text=texts_before)[~is_added]
+        now = documents[~is_removed]
+        self.before[table] = self._write_documents(step, before)
+        self.now[table] = self._write_documents(step, now)
+
+    def _write_documents(self, step: Step, documents: pd.DataFrame) -> Snapshot:
+        """Write documents of the source to the temporary folder, as the step would store them."""
+        table = step.outputs[DOCUMENTS]
+        schema = step.writes[DOCUMENTS]
+        rows = schema.encode(documents, table)
+        return self.snapshots.tables.write(table, rows, schema.order)
 
     def _held(self, step: Step) -> HeldStep:
+        """Compute a step on both sides of the change, and check it against its law if it has
+        one."""
         before = self._outputs(step, self.before, NOTHING_BEFORE)
         whole = self._outputs(step, self.now, NOTHING_BEFORE)
         held = HeldStep(step.id, step.verb.name, "whole")
-        if any(part.law for part in list_parts(step)):
-            last = LastRun(
-                {name: self.before[table] for name, table in step.inputs.items()}, before
-            )
+        has_law = any(part.law for part in list_parts(step))
+        if has_law:
+            inputs_before = {name: self.before[table] for name, table in step.inputs.items()}
+            last = LastRun(inputs_before, before)
             held = self._compare(step, whole, last)
         self.before |= _by_table(step, before)
         self.now |= _by_table(step, whole)
@@ -164,6 +180,8 @@ class LawCheck:
     def _outputs(
         self, step: Step, tables: Mapping[str, Snapshot], last: LastRun
     ) -> dict[str, Snapshot]:
+        """Return the outputs of the step on these tables, given its last run; no model is
+        asked."""
         tally = Tally(self.resources.tokenizer)
 
         def make(
@@ -174,6 +192,7 @@ class LawCheck:
         return outputs_of(step, tables, last, self.snapshots, make)
 
     def _compare(self, step: Step, whole: Mapping[str, Snapshot], last: LastRun) -> HeldStep:
+        """Recompute the changed groups alone, and compare the outputs with those of all rows."""
         try:
             incremental = self._outputs(step, self.now, last)
         except Exception as error:  # noqa: BLE001  whatever a verb raises that has taken all rows
@@ -182,17 +201,20 @@ class LawCheck:
         for part in list_parts(step):
             for name in part.outputs:
                 if whole[name].sha256 != incremental[name].sha256:
-                    return self._breaks(
-                        step, self._difference(part, name, whole[name], incremental[name])
-                    )
+                    message = self._difference(part, name, whole[name], incremental[name])
+                    return self._breaks(step, message)
         return HeldStep(step.id, step.verb.name, "holds")
 
     def _difference(self, part: Part, name: str, whole: Snapshot, incremental: Snapshot) -> str:
-        column = part.law.row_of[name] if part.law else self.snapshots.tables.columns(whole)[0]
-        lost, added = self.snapshots.tables.difference(whole, incremental, [column])
-        lacking, more = lost[column].to_pylist(), added[column].to_pylist()
-        groups = sorted({str(group) for group in [*lacking, *more]})
-        named = ", ".join(map(repr, groups[:NAMED]))
+        """Describe how an output of the changed groups differs from the one of all rows."""
+        tables = self.snapshots.tables
+        # Without a law the first column names the rows: it is the id in most tables.
+        column = part.law.row_of[name] if part.law else tables.columns(whole)[0]
+        rows_of_whole, rows_of_incremental = tables.difference(whole, incremental, [column])
+        lacking = rows_of_whole[column].to_pylist()
+        more = rows_of_incremental[column].to_pylist()
+        groups = sorted({str(group) for group in lacking + more})
+        named = ", ".join(repr(group) for group in groups[:NAMED])
         return (
             f"table '{name}', by '{part.function.__name__}': made of the groups that changed it"
             f" lacks {len(lacking):,} rows of those made of all, and has {len(more):,} others, of"

@@ -45,9 +45,13 @@ _CAUSES_SHOWN = 3
 def classes(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.Series:
     """Return the class of each reject, "lost" or "decided". ``own``: the reasons that the step's
     verb declares."""
-    pairs = rejects[["kind", "reason"]].drop_duplicates().itertuples(index=False, name=None)
-    known = {(kind, reason): loss_of(kind, reason, own) for kind, reason in pairs}
-    found = [known[pair] for pair in zip(rejects["kind"], rejects["reason"], strict=True)]
+    # Millions of rejects have a few kinds and reasons: each pair is looked up once.
+    distinct = rejects[["kind", "reason"]].drop_duplicates()
+    class_of_pair: dict[tuple[str, str], str] = {}
+    for kind, reason in distinct.itertuples(index=False, name=None):
+        class_of_pair[kind, reason] = loss_of(kind, reason, own)
+    pairs = zip(rejects["kind"], rejects["reason"], strict=True)
+    found = [class_of_pair[pair] for pair in pairs]
     return pd.Series(found, index=rejects.index, dtype=object)
 
 
@@ -69,8 +73,9 @@ def lost(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
 def decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
     """Return the rejects of one step that a rule decided, but for those that a report counts by
     themselves."""
-    elsewhere = rejects["kind"].isin(COUNTED_ELSEWHERE)
-    return rejects[(classes(rejects, own) == "decided") & ~elsewhere]
+    is_decided = classes(rejects, own) == "decided"
+    is_counted_elsewhere = rejects["kind"].isin(COUNTED_ELSEWHERE)
+    return rejects[is_decided & ~is_counted_elsewhere]
 
 
 def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
@@ -83,12 +88,14 @@ def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
     messages = []
     for step in workflow.steps:
         trade = step.params.trade()
-        if trade:
-            unrefreshed = counted(int(rows.get(step.id, 0)), "row")
-            messages.append(
-                f"{step.id}: {trade}; {unrefreshed} unrefreshed: 'graphmill run"
-                f" --force {step.id}' refreshes all"
-            )
+        if not trade:
+            continue
+        rows_of_step = int(rows.get(step.id, 0))
+        unrefreshed = counted(rows_of_step, "row")
+        messages.append(
+            f"{step.id}: {trade}; {unrefreshed} unrefreshed: 'graphmill run"
+            f" --force {step.id}' refreshes all"
+        )
     return messages
 
 
@@ -99,16 +106,23 @@ def no_input(rejects: pd.DataFrame) -> dict[str, int]:
     one, otherwise the reason.
     """
     skipped = rejects[rejects["kind"] == SKIPPED]
-    pairs = zip(skipped["row_id"], skipped["reason"], strict=True)
-    counts = Counter(_describe_file(PurePath(row), reason) for row, reason in pairs)
-    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
+    counts: Counter[str] = Counter()
+    for file, reason in zip(skipped["row_id"], skipped["reason"], strict=True):
+        description = _describe_file(PurePath(file), reason)
+        counts[description] += 1
+    # Equal counts are in the order of their names, so that two runs write the same report.
+    frequent_first = sorted(counts, key=lambda description: (-counts[description], description))
+    return {description: counts[description] for description in frequent_first}
 
 
 def _describe_file(source: PurePath, reason: str) -> str:
+    """Return what a report calls a file that was no input: its suffix, or the reason."""
     suffix = source.suffix.lower()[1:] or "without suffix"
     if reason in EXTRAS:
         return f"{suffix} ({EXTRAS[reason]})"
-    return suffix if reason == "unsupported" else reason
+    if reason == "unsupported":
+        return suffix
+    return reason
 
 
 def reject_ratio(
@@ -131,16 +145,25 @@ def reject_ratio(
         return 0.0
     if step.verb.inputs:
         missing = lost(rejects, step.verb.reasons)
-        rejected = missing.loc[missing["kind"] == ROW, "row_id"].nunique()
-        incomplete = missing.loc[missing["kind"].isin([ROW, CUT]), "row_id"].nunique()
-        of_rows = incomplete / max(_rows_decided(step, record, tables, rejected), 1)
-        unread = int((missing["kind"] == RECORD).sum())
-        read = _rows_written(step, record)
-        return max(of_rows, unread / max(read + unread, 1))
+        is_row = missing["kind"] == ROW
+        is_cut = missing["kind"] == CUT
+        is_record = missing["kind"] == RECORD
+        rejected = missing.loc[is_row, "row_id"].nunique()
+        incomplete = missing.loc[is_row | is_cut, "row_id"].nunique()
+        rows = _rows_decided(step, record, tables, rejected)
+        share_of_rows = incomplete / max(rows, 1)
+        unread_records = int(is_record.sum())
+        records = _rows_written(step, record) + unread_records
+        share_of_records = unread_records / max(records, 1)
+        return max(share_of_rows, share_of_records)
     failed = _failures(rejects, step)
-    known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id], step)
-    # The difference of Counters has no negative counts: only new failures are left.
-    return _share(_kept(rejects), failed - known, step, record)
+    if loaded is None:
+        # Before the first load nothing could be read before, so no failure is new.
+        new_failures: Counter[str] = Counter()
+    else:
+        # The difference of Counters has no negative counts: only new failures are left.
+        new_failures = failed - _failures(loaded[loaded["step"] == step.id], step)
+    return _share(_kept(rejects), new_failures, step, record)
 
 
 def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float:
@@ -199,9 +222,11 @@ def _failures(rejects: pd.DataFrame, step: Step) -> Counter[str]:
     """
     missing = lost(rejects, step.verb.reasons)
     failed_rows = missing.loc[missing["kind"] == ROW, "row_id"]
-    failed_sources = set(missing.loc[missing["kind"] == SOURCE, "row_id"])
     # The row of a record is its file and line.
-    return Counter(_LINE.sub("", row) for row in failed_rows) | Counter(failed_sources)
+    failed_records = Counter(_LINE.sub("", row) for row in failed_rows)
+    failed_sources = set(missing.loc[missing["kind"] == SOURCE, "row_id"])
+    # The union of Counters takes the larger count of each source.
+    return failed_records | Counter(failed_sources)
 
 
 def _kept(rejects: pd.DataFrame) -> Counter[str]:

@@ -104,9 +104,10 @@ class Planner:
             record = self._left(step)
             return PlannedStep(step, "reuse", "", record.components, record)
         step, stamp = self._seen(step)
-        if step.verb.name not in self.codes:
-            self.codes[step.verb.name] = code_fingerprint(step.verb.function)
-        parts = components(step, self.resources, known, stamp, self.codes[step.verb.name])
+        verb = step.verb
+        if verb.name not in self.codes:
+            self.codes[verb.name] = code_fingerprint(verb.function)
+        parts = components(step, self.resources, known, stamp, self.codes[verb.name])
         if step.id in self.selection.force:
             return PlannedStep(step, "run", "forced", parts)
         if step.id in self.again:
@@ -116,9 +117,12 @@ class Planner:
         record = self.snapshots.find_record(fingerprint(parts)) if is_known else None
         if record and not record.retry and self._holds(step, record):
             return PlannedStep(step, "reuse", "", parts, record)
-        retry = record is not None or parts["inputs"].get(STAMP) == ""
-        reason = "retry" if retry else _reason(parts, self.previous.get(step.id))
-        action = "maybe" if reason == "input" and not is_known else "run"
+        lacks_stamp = parts["inputs"].get(STAMP) == ""
+        if record is not None or lacks_stamp:
+            return PlannedStep(step, "run", "retry", parts)
+        reason = _reason(parts, self.previous.get(step.id))
+        may_come_out_equal = reason == "input" and not is_known
+        action = "maybe" if may_come_out_equal else "run"
         return PlannedStep(step, action, reason, parts)
 
     def _seen(self, step: Step) -> tuple[Step, str | None]:
@@ -127,10 +131,10 @@ class Planner:
         if step.id in self.sources:
             return self.sources[step.id]
         followed = examine_source(step, self.previous, self.snapshots)
-        seen = followed, step.verb.stamp(followed.params) if step.verb.stamp else None
+        stamp = step.verb.stamp(followed.params) if step.verb.stamp else None
         if not step.verb.inputs:
-            self.sources[step.id] = seen
-        return seen
+            self.sources[step.id] = followed, stamp
+        return followed, stamp
 
     def _holds(self, step: Step, record: StepRecord) -> bool:
         """Check that the step would write the same now: another workflow may have made the record,
@@ -161,21 +165,22 @@ def components(
     ``code``: the verb's fingerprint.
     """
     verb = step.verb
-    inputs: dict[str, str | None] = {
-        name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
-    }
+    inputs: dict[str, str | None] = {}
+    for name, table in step.inputs.items():
+        inputs[name] = known[table].sha256 if table in known else None
     inputs |= _outside(step, stamp)
-    schemas = {**step.reads, **step.writes}
-    prompts = resources.prompts_of(step)
+    tables = {**step.reads, **step.writes}
+    schemas = {name: schema.describe() for name, schema in tables.items()}
+    prompts = {role: prompt.fingerprint() for role, prompt in resources.prompts_of(step).items()}
     models = {role: dict(model.identity) for role, model in resources.models_of(step).items()}
     for role, tokenizer in resources.tokenizers_of(step).items():
         models[role] = {"tokenizer": tokenizer.name}
     return {
         "verb": verb.name,
         "code": code,
-        "schemas": {name: schema.describe() for name, schema in schemas.items()},
+        "schemas": schemas,
         "params": step.params.model_dump(mode="json"),
-        "prompts": {role: prompt.fingerprint() for role, prompt in prompts.items()},
+        "prompts": prompts,
         "models": models,
         "libraries": library_versions(verb.libraries),
         "inputs": inputs,
@@ -207,11 +212,13 @@ def update_stamp(planned: PlannedStep, known: bool = True) -> PlannedStep:
 
     ``known``: False leaves the stamp empty, so that no later run reuses the record.
     """
-    step, read = planned.step, planned.components["inputs"]
+    step = planned.step
     if not step.verb.stamp:
         return planned
     stamp = step.verb.stamp(step.params) if known else ""
-    inputs = {name: read[name] for name in step.inputs} | _outside(step, stamp)
+    planned_inputs = planned.components["inputs"]
+    tables = {name: planned_inputs[name] for name in step.inputs}
+    inputs = tables | _outside(step, stamp)
     return replace(planned, components={**planned.components, "inputs": inputs})
 
 
@@ -228,6 +235,8 @@ def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:
 
 
 def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
+    """Return why a step with these components cannot be reused, given the record of its last
+    run."""
     if previous is None:
         return "new"
     if previous.components.get(INCOMPLETE):
@@ -235,6 +244,7 @@ def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
     for part, reason in COMPONENTS.items():
         if parts[part] != previous.components.get(part):
             return reason
+    # All is equal to the last run, so its record or its tables are gone.
     return "missing"
 
 
@@ -245,14 +255,16 @@ def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: 
     A source in sub-steps lists by its first one what existed outside, so its stamps must both be
     known.
     """
-    step, now, then = planned.step, dict(planned.components), dict(record.components)
-    read, read_then = now.pop("inputs"), then.pop("inputs", {})
+    step = planned.step
+    now, then = dict(planned.components), dict(record.components)
+    inputs, inputs_then = now.pop("inputs"), then.pop("inputs", {})
+    if now != then:
+        return False
     if step.verb.parts and not step.inputs:
-        return now == then and "" not in (read.get(STAMP), read_then.get(STAMP))
-    tables = {
-        name: previous.tables[table].sha256
-        for name, table in step.inputs.items()
-        if table in previous.tables
-    }
-    outside = {name: stamp for name, stamp in read.items() if name not in step.inputs}
-    return now == then and read_then == {**tables, **outside}
+        return inputs.get(STAMP) != "" and inputs_then.get(STAMP) != ""
+    last_tables: dict[str, str] = {}
+    for name, table in step.inputs.items():
+        if table in previous.tables:
+            last_tables[name] = previous.tables[table].sha256
+    outside = {name: stamp for name, stamp in inputs.items() if name not in step.inputs}
+    return inputs_then == {**last_tables, **outside}

@@ -62,23 +62,26 @@ class ReplyLengths:
     def limited(self, request: ChatRequest) -> ChatRequest:
         """Return the request with its limit, which is never below what good replies of the step
         have needed."""
-        text = self.tokens.get(request.row_id)
-        own = self.otherwise if text is None else TIMES_THE_TEXT * text + TOKENS_BESIDE_A_TEXT
-        if own is None or request.max_tokens is not None:
+        tokens_of_text = self.tokens.get(request.row_id)
+        limit = self.otherwise
+        if tokens_of_text is not None:
+            limit = TIMES_THE_TEXT * tokens_of_text + TOKENS_BESIDE_A_TEXT
+        if limit is None or request.max_tokens is not None:
             return request
         if self.seen is None:
             self.seen = self.longest()
-        return replace(request, max_tokens=max(own, int(SLACK * self.seen)))
+        needed_so_far = int(SLACK * self.seen)
+        return replace(request, max_tokens=max(limit, needed_so_far))
 
     def learn(self, replies: Iterable[ChatReply]) -> None:
         """Note how long good replies are, known ones included."""
-        good = [
-            reply.output_tokens
-            for reply in replies
-            if reply.good and reply.finish_reason != "length"
-        ]
-        if good and self.seen is not None:
-            self.seen = max(self.seen, *good)
+        if self.seen is None:
+            # Nothing is limited yet: the first limit begins with the replies of earlier runs.
+            return
+        for reply in replies:
+            is_complete = reply.finish_reason != "length"
+            if reply.good and is_complete:
+                self.seen = max(self.seen, reply.output_tokens)
 
 
 NO_LENGTHS = ReplyLengths()
@@ -94,15 +97,17 @@ def lengths_of(
     measure = MEASURES.get(step.verb.name)
     if measure == "text":
         texts = inputs[str(step.verb.rowwise)]
-        by_characters = texts["text"].str.len() // CHARACTERS_PER_TOKEN
-        tokens = texts["n_tokens"].fillna(0).clip(lower=by_characters).astype(int)
-        known = dict(zip(texts["id"], tokens, strict=True))
-        return ReplyLengths(known, None, lambda: longest(step.id))
+        # Texts of tables may have no count of tokens, or one of another tokenizer.
+        least_tokens = texts["text"].str.len() // CHARACTERS_PER_TOKEN
+        tokens = texts["n_tokens"].fillna(0).clip(lower=least_tokens).astype(int)
+        tokens_of_rows = dict(zip(texts["id"], tokens, strict=True))
+        return ReplyLengths(tokens_of_rows, None, lambda: longest(step.id))
+    params = step.params.model_dump()
     if measure == "words":
-        limit = TIMES_THE_WORDS * step.params.model_dump()["max_length"] + TOKENS_BESIDE
+        limit = TIMES_THE_WORDS * params["max_length"] + TOKENS_BESIDE
         return ReplyLengths({}, limit, lambda: longest(step.id))
     if measure == "pairs":
-        limit = TOKENS_OF_A_VERDICT * step.params.model_dump()["batch"] + TOKENS_BESIDE
+        limit = TOKENS_OF_A_VERDICT * params["batch"] + TOKENS_BESIDE
         return ReplyLengths({}, limit, lambda: longest(step.id))
     return NO_LENGTHS
 

@@ -125,12 +125,15 @@ class Resources:
         return prompts
 
     def models_of(self, step: Step) -> dict[str, Model]:
-        chat = self.batched_chat if self.batched_chat and step.execution == "batch" else self.chat
-        lookup: Mapping[type, Callable[[str], Any]] = {
-            ChatModel: chat,
-            EmbeddingModel: self.embedding,
-        }
-        return {role: lookup[step.verb.roles[role]](name) for role, name in step.models.items()}
+        """Return the models of a step by role."""
+        chat = self.chat
+        if self.batched_chat is not None and step.execution == "batch":
+            chat = self.batched_chat
+        models: dict[str, Model] = {}
+        for role, name in step.models.items():
+            is_chat = step.verb.roles[role] is ChatModel
+            models[role] = chat(name) if is_chat else self.embedding(name)
+        return models
 
     def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:
         return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)
@@ -155,14 +158,14 @@ class Resources:
         receives its progress, and ``last``. Raises DataError where a required cell is missing,
         VerbError where a verb of the user's own raises.
         """
+        roles: dict[str, Any] = {**self.prompts_of(step), **self.tokenizers_of(step)}
         asked = {**self.models_of(step), **self.converters_of(step)}
-        roles: dict[str, Any] = {
-            **self.prompts_of(step),
-            **self.tokenizers_of(step),
-            **{role: wrap(one) for role, one in asked.items()},
-            **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
-            **dict.fromkeys(step.verb.roles_of(LastTables), last),
-        }
+        for role, model_or_converter in asked.items():
+            roles[role] = wrap(model_or_converter)
+        for role in step.verb.roles_of(Tracker):
+            roles[role] = tracker
+        for role in step.verb.roles_of(LastTables):
+            roles[role] = last
         if part is not None and step.verb.parts:
             call = partial(part.call, roles={**roles, "params": step.params})
         else:

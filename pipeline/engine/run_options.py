@@ -33,10 +33,15 @@ class Selection:
 
     def leaves(self, step: str, workflow: Workflow) -> bool:
         """Check that the step is taken as it is."""
+        if step in self.skip:
+            return True
+        if self.only and step not in self.only:
+            return True
         steps = [one.id for one in workflow.steps]
-        # A run with an unknown first step is refused, and is reported all the same.
-        before = self.start in steps and steps.index(step) < steps.index(self.start)
-        return before or step in self.skip or bool(self.only and step not in self.only)
+        if self.start not in steps:
+            # A run with an unknown first step is refused, and is reported all the same.
+            return False
+        return steps.index(step) < steps.index(self.start)
 
 
 ALL = Selection()
@@ -50,7 +55,9 @@ NO_ROWS: Rows = {}
 def rows_to_ask_again(step: str, again: Rows, unended: Rows) -> RowsToAskAgain | None:
     """Return the rows of a step whose bad replies are asked for again, or None."""
     rows = again.get(step)
-    return RowsToAskAgain(rows, unended.get(step, frozenset())) if rows else None
+    if not rows:
+        return None
+    return RowsToAskAgain(rows, unended.get(step, frozenset()))
 
 
 @dataclass(frozen=True)

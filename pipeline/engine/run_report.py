@@ -96,16 +96,18 @@ class RunReport:
 
     @property
     def totals(self) -> dict[str, Any]:
-        totals: dict[str, Any] = {
-            name: sum(getattr(step, name) for step in self.steps) for name in SUMS
-        }
+        """The sums over all steps; ``cost`` is None if a step has no price."""
+        totals: dict[str, Any] = {}
+        for name in SUMS:
+            totals[name] = sum(getattr(step, name) for step in self.steps)
         totals["seconds"] = round(totals["seconds"] + self.load_seconds, 3)
         not_read = Counter[str]()
         for step in self.steps:
             not_read += Counter(step.not_read)
         totals["not_read"] = dict(not_read)
-        costs = [step.cost for step in self.steps]
-        totals["cost"] = None if None in costs else sum(cost or 0.0 for cost in costs)
+        costs = [step.cost for step in self.steps if step.cost is not None]
+        has_all_prices = len(costs) == len(self.steps)
+        totals["cost"] = sum(costs) if has_all_prices else None
         return totals
 
     def to_json(self) -> dict[str, Any]:

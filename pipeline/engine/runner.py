@@ -385,8 +385,12 @@ class Runner:
         """
         step = planned.step
         decide = self.resources.decide_format
-        rows = tables[step.inputs[step.verb.rowwise]].rows if step.verb.rowwise else 0
-        if decide is None or not step.format_undecided or planned.action == "reuse" or not rows:
+        if decide is None or not step.format_undecided or planned.action == "reuse":
+            return planned
+        if step.verb.rowwise is None:
+            return planned
+        rows_to_ask_about = tables[step.inputs[step.verb.rowwise]].rows
+        if rows_to_ask_about == 0:
             return planned
         return planner.plan(decide(step, meter), tables)
 
@@ -443,10 +447,10 @@ class Runner:
         reading = 1
         while True:
             planned = update_stamp(planned)
-            version = version_of(planned.step)
+            version_read = version_of(planned.step)
             outputs = self._execute(planned, workflow, tables, last, calls)
             seen_after = examine_source(planned.step, previous.steps, self.snapshots)
-            is_stable = version_of(seen_after) == version
+            is_stable = version_of(seen_after) == version_read
             if is_stable or reading == MOST_READINGS:
                 break
             planned = replace(planned, step=seen_after)
@@ -488,14 +492,14 @@ class Runner:
         steps = {(workflow.name, planned.step.id): planned.step}
         here = Workplace(lambda _: workflow, self.resources, self.snapshots, steps)
         return InBuckets(
-            workflow.name,
-            planned.step,
-            planned.components,
-            self.snapshots,
-            self.workers.do if self.workers else here.do_each,
-            meter.expect,
-            meter.finished,
-            self.task_rows,
+            workflow=workflow.name,
+            step=planned.step,
+            components=planned.components,
+            snapshots=self.snapshots,
+            do=self.workers.do if self.workers else here.do_each,
+            expect=meter.expect,
+            finished=meter.finished,
+            task_rows=self.task_rows,
         )
 
     def _refuse_all_empty(
@@ -528,11 +532,11 @@ class Runner:
 
     def _write_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
         """Write the rejects of all steps as the workflow's table of rejects."""
-        frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
-        gathered = pd.concat(frames, ignore_index=True)
-        return self.snapshots.tables.write(
-            REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"), REJECTS_SCHEMA.order
-        )
+        frames = [frame for frame in rejected if len(frame)]
+        no_rejects = REJECTS_SCHEMA.frame()
+        gathered = pd.concat(frames, ignore_index=True) if frames else no_rejects
+        rows = REJECTS_SCHEMA.encode(gathered, "rejects")
+        return self.snapshots.tables.write(REJECTS, rows, REJECTS_SCHEMA.order)
 
 
 def asks_elsewhere(step: Step, resources: Resources) -> bool:
@@ -541,6 +545,7 @@ def asks_elsewhere(step: Step, resources: Resources) -> bool:
 
 
 def _every_file(file: str) -> bool:
+    """Choose each file to be converted again."""
     return True
 
 
@@ -548,7 +553,9 @@ def _action_of_error(error: BaseException) -> Action:
     """Return how a step ended that raised this error."""
     if isinstance(error, WaitingError):
         return "waiting"
-    return "stopped" if isinstance(error, BudgetError | KeyboardInterrupt) else "failed"
+    if isinstance(error, BudgetError | KeyboardInterrupt):
+        return "stopped"
+    return "failed"
 
 
 def _documents_of_rows(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:
@@ -588,12 +595,14 @@ def _complete_report(
     if rejects.empty:
         # Most steps have no rejects, and each count below takes a millisecond, also of no rows.
         return replace(report, rows=rows)
-    missing, by_rule = lost(rejects, step.verb.reasons), decided(rejects, step.verb.reasons)
+    missing = lost(rejects, step.verb.reasons)
+    by_rule = decided(rejects, step.verb.reasons)
+    is_recovered = rejects["kind"] == RECOVERED
     return replace(
         report,
         rows=rows,
         rejects=len(missing),
-        recovered=int((rejects["kind"] == RECOVERED).sum()),
+        recovered=int(is_recovered.sum()),
         reject_reasons=_count_by_reason(missing),
         decided=len(by_rule),
         decided_reasons=_count_by_reason(by_rule),
@@ -602,7 +611,9 @@ def _complete_report(
 
 
 def _count_by_reason(rejects: pd.DataFrame) -> dict[str, int]:
-    return {str(reason): int(count) for reason, count in rejects["reason"].value_counts().items()}
+    """Return the number of rejects with each reason, the most frequent first."""
+    counts = rejects["reason"].value_counts()
+    return {str(reason): int(count) for reason, count in counts.items()}
 
 
 def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:

@@ -153,15 +153,15 @@ class Workplace:
         schema, table = part.inputs[name], task.tables[name]
         columns = pick_columns(schema, self.snapshots.tables.columns(table))
         if name in task.rows:
-            with pa.ipc.open_stream(self.snapshots.tasks.find_shared(task.rows[name])) as stream:
+            shared = self.snapshots.tasks.find_shared(task.rows[name])
+            with pa.ipc.open_stream(shared) as stream:
                 rows = stream.read_all()
             if table.order:
                 rows = in_order(rows, table.order)
             return schema.seen(as_frame(rows.select(columns)))
         if name in part.law.keyed:
-            return schema.seen(
-                as_frame(self.snapshots.tables.read_bucket(table, task.bucket, columns))
-            )
+            rows = self.snapshots.tables.read_bucket(table, task.bucket, columns)
+            return schema.seen(as_frame(rows))
         # Two sub-steps may read different columns of one table.
         key = name, table.sha256, tuple(columns)
         if key not in self.known:
@@ -187,9 +187,13 @@ def means_of(components: Mapping[str, Any]) -> str:
 
 def works_in_buckets(step: Step, resources: Resources) -> bool:
     """Check that any process can compute any bucket of the step from its tables alone."""
-    verb, models = step.verb, resources.models_of(step).values()
+    verb = step.verb
     reads_more = verb.stamp or not verb.inputs or verb.roles_of(Converter)
-    return not reads_more and all(getattr(model, "follows_from_texts", False) for model in models)
+    if reads_more:
+        return False
+    models = resources.models_of(step).values()
+    # A model says so of itself if it makes no calls and uses no cache.
+    return all(getattr(model, "follows_from_texts", False) for model in models)
 
 
 @dataclass(frozen=True)
@@ -226,9 +230,20 @@ class InBuckets:
         means = means_of(self.components)
         tasks = []
         for name, bucket in names.items():
-            if name not in done:
-                task = Task(name, self.workflow, self.step.id, means, number, bucket, tables, {}, 0)
-                tasks.append(task)
+            if name in done:
+                continue
+            task = Task(
+                name=name,
+                workflow=self.workflow,
+                step=self.step.id,
+                means=means,
+                part=number,
+                bucket=bucket,
+                tables=tables,
+                rows={},
+                number=0,
+            )
+            tasks.append(task)
         with ExitStack() as stack:
             if tasks:
                 # Outputs of earlier sub-steps are in no record yet, so nothing else keeps them.
@@ -268,21 +283,23 @@ class InBuckets:
         found = list(tasks)
         for name, columns in delta.part.law.keyed.items():
             table = delta.now[name]
-            if len(columns) == 1 and self.snapshots.tables.has_buckets_of(table, columns[0], bits):
+            is_stored_in_buckets = len(columns) == 1 and self.snapshots.tables.has_buckets_of(
+                table, columns[0], bits
+            )
+            if is_stored_in_buckets:
                 counts = self.snapshots.tables.count_by_bucket(table, bits)
-                files = [dict(task.rows) for task in found]
             else:
-                shared = [f"{task.name}-{name}.rows" for task in tasks]
-                by_file = dict(zip(shared, tasks, strict=True))
+                by_file = {f"{task.name}-{name}.rows": task for task in found}
                 counts = self._share_rows(delta, name, columns, by_file, bits, stack)
-                files = [
-                    {**task.rows, name: file} for task, file in zip(found, shared, strict=True)
+                found = [
+                    replace(task, rows={**task.rows, name: file}) for file, task in by_file.items()
                 ]
-            numbers = [task.number + int(counts[int(task.bucket, 2)]) for task in found]
-            found = [
-                replace(task, rows=rows, number=number)
-                for task, rows, number in zip(found, files, numbers, strict=True)
-            ]
+            counted_tasks = []
+            for task in found:
+                # The bucket is written in binary digits.
+                rows_of_input = int(counts[int(task.bucket, 2)])
+                counted_tasks.append(replace(task, number=task.number + rows_of_input))
+            found = counted_tasks
         return found
 
     def _share_rows(
@@ -300,16 +317,17 @@ class InBuckets:
         ``tasks``: the name of a task's file -> the task. ``naming``: the columns that name a row's
         groups.
         """
-        seen = pick_columns(delta.part.inputs[name], self.snapshots.tables.columns(delta.now[name]))
+        table = delta.now[name]
+        seen = pick_columns(delta.part.inputs[name], self.snapshots.tables.columns(table))
         with ExitStack() as writing:
-            files = {}
-            for shared_name in tasks:
-                file = temporary_file(self.snapshots.root / UNFINISHED)
-                files[shared_name] = writing.enter_context(file)
-            buckets = {
-                int(task.bucket, 2): files[shared_name] for shared_name, task in tasks.items()
-            }
-            counts = _sorted_into(buckets, self.snapshots, delta.now[name], seen, naming, bits)
+            files: dict[str, Path] = {}
+            file_of_bucket: dict[int, Path] = {}
+            for shared_name, task in tasks.items():
+                unfinished = temporary_file(self.snapshots.root / UNFINISHED)
+                file = writing.enter_context(unfinished)
+                files[shared_name] = file
+                file_of_bucket[int(task.bucket, 2)] = file
+            counts = _sorted_into(file_of_bucket, self.snapshots, table, seen, naming, bits)
             stack.callback(self.snapshots.tasks.withdraw, list(files))
             self.snapshots.tasks.share(files)
         return counts
@@ -331,8 +349,10 @@ def _bits_of_buckets(delta: StepDelta, task_rows: int) -> int:
     law = delta.part.law
     if law is None or not all(schema.order for schema in delta.part.outputs.values()):
         return 0
-    rows = max(delta.now[name].rows for name in law.keyed)
-    return min((rows // task_rows).bit_length(), MOST_BITS)
+    rows_of_largest = max(delta.now[name].rows for name in law.keyed)
+    # Each further bit halves the buckets, so this many bits leave less than ``task_rows`` in each.
+    needed_bits = (rows_of_largest // task_rows).bit_length()
+    return min(needed_bits, MOST_BITS)
 
 
 def _sorted_into(
@@ -377,15 +397,20 @@ def _by_bucket(
     ``numbers``: the buckets of each row, one line for each naming column. All rows are taken at
     once: passing over them again for each of many buckets takes longer.
     """
+    count = len(rows)
     # One number for each pair of bucket and row: sorted, they are in the order of the buckets, and
     # a row that two of its columns put into one bucket is there once.
-    pairs = np.unique(numbers.astype(np.int64) * len(rows) + np.arange(len(rows)))
-    is_wanted = np.isin(pairs // len(rows), wanted)
-    buckets, places = np.divmod(pairs[is_wanted], len(rows))
-    taken = rows.combine_chunks().take(pa.array(places))
-    ends = np.flatnonzero(np.diff(buckets, append=-1)) + 1
+    bucket_row_pairs = numbers.astype(np.int64) * count + np.arange(count)
+    distinct_pairs = np.unique(bucket_row_pairs)
+    buckets, places = np.divmod(distinct_pairs, count)
+    is_wanted = np.isin(buckets, wanted)
+    buckets, places = buckets[is_wanted], places[is_wanted]
+    sorted_rows = rows.combine_chunks().take(pa.array(places))
+    # A bucket's rows end where the next number differs; -1, which is no bucket, ends the last one.
+    is_last_of_bucket = np.diff(buckets, append=-1) != 0
+    ends = np.flatnonzero(is_last_of_bucket) + 1
     for start, end in pairwise([0, *ends.tolist()]):
-        yield int(buckets[start]), taken.slice(start, end - start)
+        yield int(buckets[start]), sorted_rows.slice(start, end - start)
 
 
 def _join_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

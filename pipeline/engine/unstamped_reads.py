@@ -124,15 +124,20 @@ def _look(event: str, args: tuple[Any, ...]) -> None:
     origin = _origin(sys._getframe(1), _WATCH.get())
     if origin is None:
         return
-    found, frame, is_direct = origin
-    what = _describe_program(args) if event in PROGRAMS else _describe_file(event, args, found)
-    if not what or (event in PROGRAMS and not is_direct):
+    watch, frame, is_direct = origin
+    if event in PROGRAMS:
+        # A program that a library starts is the library's own affair.
+        what = _describe_program(args) if is_direct else ""
+    else:
+        what = _describe_file(event, args, watch)
+    if not what:
         return
-    read = OutsideRead(what, f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
-    if os.getpid() != found.process:
+    file = os.path.basename(frame.f_code.co_filename)
+    read = OutsideRead(what, f"{file}:{frame.f_lineno}")
+    if os.getpid() != watch.process:
         # A list in a process that the verb has forked reaches nobody.
         raise RuntimeError(f"{read.what} ({read.place}), in a process that the verb started")
-    found.reads.append(read)
+    watch.reads.append(read)
 
 
 def _origin(frame: FrameType | None, watch: Watch | None) -> tuple[Watch, FrameType, bool] | None:
@@ -174,13 +179,16 @@ def _describe_file(event: str, args: tuple[Any, ...], watch: Watch) -> str:
         return ""
     text = os.fsdecode(path)
     if event == DATABASE:
-        text = unquote(text.removeprefix("file:").partition("?")[0])
+        # SQLite takes a path, or a URI with parameters.
+        encoded_path, _, _ = text.removeprefix("file:").partition("?")
+        text = unquote(encoded_path)
         # A database that does not exist yet is created, and ":memory:" is none.
         creates = not os.path.exists(text)
     else:
         flags = args[2] if len(args) > 2 and isinstance(args[2], int) else 0
         replaces = flags & os.O_CREAT and flags & (os.O_EXCL | os.O_TRUNC)
-        creates = replaces or flags & (os.O_WRONLY | os.O_RDWR) == os.O_WRONLY
+        only_writes = flags & (os.O_WRONLY | os.O_RDWR) == os.O_WRONLY
+        creates = replaces or only_writes
     file = os.path.abspath(text)
     if file == os.devnull:
         return ""
@@ -193,8 +201,13 @@ def _describe_file(event: str, args: tuple[Any, ...], watch: Watch) -> str:
 
 
 def _describe_program(args: tuple[Any, ...]) -> str:
-    program = os.fsdecode(args[0]) if args and isinstance(args[0], str | bytes) else "?"
-    return f"starts the program '{program.split(maxsplit=1)[0]}', which may read files"
+    """Return in words which program is started."""
+    command = "?"
+    if args and isinstance(args[0], str | bytes):
+        command = os.fsdecode(args[0])
+    # A shell is given the program with its arguments.
+    program = command.split(maxsplit=1)[0]
+    return f"starts the program '{program}', which may read files"
 
 
 def _is_of_a_library(file: str, verb: str) -> bool:
@@ -227,10 +240,19 @@ def _folders_of_caches() -> tuple[str, ...]:
     hidden ones of the user, and those of tiktoken."""
     from tempfile import gettempdir
 
-    named = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR", "HF_HOME", "XDG_CACHE_HOME", "NLTK_DATA")
-    chosen = [os.environ[name] for name in named if os.environ.get(name)]
-    folders = [*OF_THE_SYSTEM, *chosen, os.path.join(gettempdir(), TOKEN_CACHE)]
-    return (*_as_prefixes(folders), os.path.join(os.path.expanduser("~"), "."))
+    variables = (
+        "TIKTOKEN_CACHE_DIR",
+        "DATA_GYM_CACHE_DIR",
+        "HF_HOME",
+        "XDG_CACHE_HOME",
+        "NLTK_DATA",
+    )
+    chosen = [os.environ[name] for name in variables if os.environ.get(name)]
+    of_tiktoken = os.path.join(gettempdir(), TOKEN_CACHE)
+    prefixes = _as_prefixes([*OF_THE_SYSTEM, *chosen, of_tiktoken])
+    # No separator follows the point: all hidden files and folders of the user begin so.
+    hidden_of_user = os.path.join(os.path.expanduser("~"), ".")
+    return (*prefixes, hidden_of_user)
 
 
 def _as_prefixes(folders: list[str]) -> tuple[str, ...]:

@@ -76,27 +76,35 @@ def file_of(step: Step) -> Path:
 def describe(step: Step, error: Exception, row: str) -> str:
     """Return a line about the error, and below it the frames of the user's own folder."""
     folder = file_of(step).parent
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
-    # Frames of this package can be among them, where it is installed below the user's folder.
-    own = [frame for frame in own if not Path(frame.filename).is_relative_to(PACKAGE)]
-    where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    own_frames: list[traceback.FrameSummary] = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        file = Path(frame.filename)
+        # This package may be installed below the user's folder.
+        if file.is_relative_to(folder) and not file.is_relative_to(PACKAGE):
+            own_frames.append(frame)
+    where = ""
+    if own_frames:
+        innermost = own_frames[-1]
+        where = f" ({Path(innermost.filename).name}:{innermost.lineno})"
+    message = traceback.format_exception_only(error)[-1]
     # The message of an exception may have many lines, as where it repeats a text.
-    what = " ".join(traceback.format_exception_only(error)[-1].split())
-    lines = "".join(traceback.format_list(own)).rstrip()
+    what = " ".join(message.split())
     fact = (
         f"step '{step.id}': verb '{step.verb.name}'{where} raised {what}{row}; correct the verb,"
         " then run again"
     )
+    lines = "".join(traceback.format_list(own_frames)).rstrip()
     return f"{fact}\n{lines}" if lines else fact
 
 
 def describe_reads(step: Step, reads: Sequence[OutsideRead]) -> str:
     """Return what a verb without a stamp has read, and what to do."""
-    others = {read.what for read in reads} - {reads[0].what}
+    first = reads[0]
+    others = {read.what for read in reads}
+    others.discard(first.what)
     more = f", and {counted(len(others), 'other file')}" if others else ""
     return (
-        f"step '{step.id}': verb '{step.verb.name}' ({reads[0].place}) {reads[0].what}{more}, and"
+        f"step '{step.id}': verb '{step.verb.name}' ({first.place}) {first.what}{more}, and"
         " declares no stamp, so that an edit of it would change nothing; declare a stamp, pass the"
         " content in a param, or read it by a source verb with a stamp (docs/verbs.md)"
     )

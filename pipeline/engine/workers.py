@@ -71,8 +71,11 @@ class Processes:
             ) from error
 
     def _done(self, under_way: dict[Future[Files], Task]) -> Iterator[tuple[Task, Files]]:
-        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-            yield under_way.pop(future), future.result()
+        """Wait for the next tasks that end, and yield them with their files."""
+        ended = wait(under_way, return_when=FIRST_COMPLETED).done
+        for future in ended:
+            task = under_way.pop(future)
+            yield task, future.result()
 
 
 _here: list[Workplace] = []

@@ -77,7 +77,9 @@ class Step:
 
     def in_each_format(self) -> "tuple[Step, ...]":
         """Return the step; while its format is not decided, one step for each format."""
-        return tuple(map(self.in_format, FORMATS)) if self.format_undecided else (self,)
+        if not self.format_undecided:
+            return (self,)
+        return tuple(self.in_format(format) for format in FORMATS)
 
     def inputs_from(self, table: Callable[[str], pd.DataFrame]) -> dict[str, pd.DataFrame]:
         """Return the verb's inputs, by its own names, with the columns that it reads.
@@ -87,7 +89,8 @@ class Step:
         """
         inputs = {}
         for name, read in self.inputs.items():
-            frame, schema = table(read), self.reads[name]
+            frame = table(read)
+            schema = self.reads[name]
             missing = schema.missing(frame.columns)
             if missing:
                 raise DataError(
@@ -124,14 +127,17 @@ def wired(where: str, steps: Iterable[Step]) -> tuple[Step, ...]:
             )
         _check_inputs(where, step, schemas)
         _check_outputs(where, step, writers)
-        done.append(_with_schemas(f"{where}: step '{step.id}'", step, schemas))
-        tables = {table: name for name, table in step.outputs.items() if name != REJECTS}
-        writers |= dict.fromkeys(tables, step.id)
-        schemas |= {table: done[-1].writes[name] for table, name in tables.items()}
+        connected = _with_schemas(f"{where}: step '{step.id}'", step, schemas)
+        for name, table in step.outputs.items():
+            if name != REJECTS:
+                writers[table] = step.id
+                schemas[table] = connected.writes[name]
+        done.append(connected)
     return tuple(done)
 
 
 def _check_inputs(where: str, step: Step, schemas: Mapping[str, TableSchema]) -> None:
+    """Raise SettingsError for an input that is none of the tables of earlier steps."""
     for table in step.inputs.values():
         if table not in schemas:
             have = ", ".join(sorted(schemas)) or "none"
@@ -142,6 +148,10 @@ def _check_inputs(where: str, step: Step, schemas: Mapping[str, TableSchema]) ->
 
 
 def _check_outputs(where: str, step: Step, writers: Mapping[str, str]) -> None:
+    """Raise SettingsError for an output that another output or the run itself writes.
+
+    ``writers``: the tables of earlier steps -> the step that writes each.
+    """
     written: set[str] = set()
     for name, table in step.outputs.items():
         if name == REJECTS:
@@ -160,13 +170,18 @@ def _check_outputs(where: str, step: Step, writers: Mapping[str, str]) -> None:
 
 
 def _with_schemas(where: str, step: Step, schemas: Mapping[str, TableSchema]) -> Step:
+    """Return the step with the schemas of its inputs and outputs.
+
+    ``schemas``: those of the tables that earlier steps write.
+    """
     reads = {
         name: _schema_seen(where, step, name, schemas[table]) for name, table in step.inputs.items()
     }
     try:
-        return replace(step, reads=reads, writes=step.verb.written(reads, step.params))
+        writes = step.verb.written(reads, step.params)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
+    return replace(step, reads=reads, writes=writes)
 
 
 def _schema_seen(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:

@@ -126,10 +126,8 @@ def _read_with_extended(
         return content, own
     chain_of_names = (*extending, path.stem)
     if content.extends in chain_of_names:
-        raise SettingsError(
-            f"{path}: extends itself ({' -> '.join((*chain_of_names, content.extends))});"
-            " remove one"
-        )
+        cycle = " -> ".join((*chain_of_names, content.extends))
+        raise SettingsError(f"{path}: extends itself ({cycle}); remove one")
     extended, entries = _read_with_extended(path.parent / f"{content.extends}.yaml", chain_of_names)
     extended_ids = {entry.id for entry in entries}
     for entry in own:
@@ -150,27 +148,30 @@ def _read_with_extended(
 
 def _place_after(entry: _Entry, entries: Sequence[_Entry]) -> int:
     """Return the position for a new step: behind the one that it names, or at the end."""
-    names = [known.id for known in entries]
     after = entry.step.after
-    if after and after not in names:
+    if not after:
+        return len(entries)
+    names = [known.id for known in entries]
+    if after not in names:
         raise SettingsError(
             f"{entry.where}: after: no step '{after}'; {did_you_mean(after, names)}"
         )
-    return names.index(after) + 1 if after else len(entries)
+    return names.index(after) + 1
 
 
 def _read_file(path: Path) -> _WorkflowFile:
     if not path.is_file():
-        have = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml"))) or "none"
+        names = sorted(file.stem for file in path.parent.glob("*.yaml"))
+        have = ", ".join(names) or "none"
         raise SettingsError(f"{path}: no such workflow; have: {have}")
     try:
-        content = _WorkflowFile.model_validate(parse_yaml(path.read_text(encoding="utf-8")))
+        values = parse_yaml(path.read_text(encoding="utf-8"))
+        content = _WorkflowFile.model_validate(values)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
-        raise SettingsError(
-            explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))
-        ) from error
+        keys = _known_keys(_WorkflowFile, _StepFile)
+        raise SettingsError(explain(str(path), error, keys)) from error
     if content.name != path.stem:
         raise SettingsError(
             f"{path}: its name is '{content.name}'; name the file and the workflow alike"
@@ -264,13 +265,16 @@ class _Reader:
 
     def _refuse_unknown_models(self, where: str, verb: Verb, models: Mapping[str, str]) -> None:
         for role, name in models.items():
-            known = self.models.get(verb.roles[role])
-            if known is not None and name not in known:
-                section = "chat" if verb.roles[role] is ChatModel else "embedding"
-                raise SettingsError(
-                    f"{where}: models: {role}: no model '{name}' in the settings; name one of"
-                    f" models.{section}: {', '.join(sorted(known)) or 'none'}"
-                )
+            kind = verb.roles[role]
+            known = self.models.get(kind)
+            if known is None or name in known:
+                continue
+            section = "chat" if kind is ChatModel else "embedding"
+            have = ", ".join(sorted(known)) or "none"
+            raise SettingsError(
+                f"{where}: models: {role}: no model '{name}' in the settings; name one of"
+                f" models.{section}: {have}"
+            )
 
 
 def _with_input_steps(
@@ -302,6 +306,7 @@ def _connect_input_steps(
     prefix = "input" if loader.id == LOADER else loader.id
     loaded = loader.outputs[DOCUMENTS]
     between = [f"{loaded}_{prefix}_{position}" for position in range(1, len(entries))]
+    # Each input step reads the table at its position less one, and writes the one at its position.
     tables = [f"{loaded}_loaded", *between, loaded]
     yield replace(loader, outputs={**loader.outputs, DOCUMENTS: tables[0]})
     for position, entry in enumerate(entries, start=1):
@@ -327,7 +332,9 @@ def _check_turns_documents_into_documents(entry: InputStep, read: _Reader) -> No
 
 
 def _turns_documents_into_documents(verb: Verb) -> bool:
-    return set(verb.inputs) == {DOCUMENTS} == set(verb.outputs) - {REJECTS}
+    reads_documents_alone = set(verb.inputs) == {DOCUMENTS}
+    writes_documents_alone = set(verb.outputs) - {REJECTS} == {DOCUMENTS}
+    return reads_documents_alone and writes_documents_alone
 
 
 def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
@@ -336,9 +343,15 @@ def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
     They are no part of its params' fingerprint, since a project may move. Args that must not be
     shown are left out.
     """
-    fields = {} if verb.inputs else verb.params.model_fields
-    places = [name for name, found in fields.items() if found.exclude and found.repr]
-    return {f"{PLACE}{name}": str(args[name]) for name in places if args.get(name)}
+    if verb.inputs:
+        return {}
+    places: dict[str, str] = {}
+    for name, declared in verb.params.model_fields.items():
+        # ``exclude`` leaves a field out of fingerprints, ``repr=False`` out of what is shown.
+        names_place = declared.exclude and declared.repr
+        if names_place and args.get(name):
+            places[f"{PLACE}{name}"] = str(args[name])
+    return places
 
 
 def _map_tables(

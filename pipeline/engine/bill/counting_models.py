@@ -157,27 +157,33 @@ class RehearsedEmbedding(WrappedEmbedding):
     tally: Tally
 
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
-        calls = self.model.unknown(self._not_asked_before(texts))
+        tally = self.tally
+        batches = self.model.unknown(self._not_asked_before(texts))
         keys = self.model.keys(texts)
-        self.tally.keys |= keys
+        tally.keys |= keys
         # Without a cache there are no keys, and the same text is asked for again.
         if keys:
-            self.tally.embedded.update(map(self._mark, texts))
-        for batch in calls:
-            self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
-        self.tally.batch_size = getattr(self.model, "batch_size", 1)
-        self.tally.rows += len(texts)
-        self.tally.known += len(texts) - sum(map(len, calls))
+            tally.embedded.update(map(self._mark, texts))
+        unknown = 0
+        for batch in batches:
+            unknown += len(batch)
+            tally.call(sum(map(tally.tokenizer.count, batch)))
+        tally.batch_size = getattr(self.model, "batch_size", 1)
+        tally.rows += len(texts)
+        tally.known += len(texts) - unknown
         return np.zeros((len(texts), 1), dtype=np.float32)
 
     def _not_asked_before(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return the texts whose vectors no step before has counted."""
         embedded = self.tally.embedded
         if not embedded:
             return texts
         return [text for text in texts if self._mark(text) not in embedded]
 
     def _mark(self, text: str) -> int:
-        return hash((str(sorted(self.model.identity.items())), text))
+        """Return a hash of the model and the text, which takes less memory than both."""
+        model = str(sorted(self.model.identity.items()))
+        return hash((model, text))
 
 
 @dataclass(frozen=True)
@@ -213,14 +219,17 @@ def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotSto
     These are the replies and vectors that the tables were made from, and the conversions of the
     files that exist.
     """
-    manifest, tally = snapshots.manifest(workflow.name), Tally(resources.tokenizer)
+    tables = snapshots.manifest(workflow.name).tables
+    tally = Tally(resources.tokenizer)
     for step in workflow.steps:
         asks = step.models or step.verb.roles_of(Converter)
-        if asks and set(step.inputs.values()) <= set(manifest.tables):
-            inputs = step.inputs_from(lambda table: snapshots.tables.read(manifest.tables[table]))
-            # The tables may have been made in any of the formats.
-            for decided in step.in_each_format():
-                resources.call(decided, inputs, tally.rehearsed)
+        has_inputs = set(step.inputs.values()) <= set(tables)
+        if not asks or not has_inputs:
+            continue
+        inputs = step.inputs_from(lambda table: snapshots.tables.read(tables[table]))
+        # The tables may have been made in any of the formats.
+        for decided in step.in_each_format():
+            resources.call(decided, inputs, tally.rehearsed)
     return tally.keys
 
 

@@ -43,17 +43,20 @@ def seconds_of_calls(
     if timed.empty:
         return seconds_of_replies(model, estimate, speed)
     concurrency = max(getattr(model, "concurrency", 1), 1)
-    speeds = seconds_between_replies(timed, concurrency)
+    seconds_per_call = seconds_between_replies(timed, concurrency)
     of_one_call = float(timed["seconds"].mean())
-    ends = []
-    for end, seconds_of_a_call in enumerate((min(speeds), max(speeds))):
+    # The fewest calls are counted at the greatest speed, the most at the least.
+    fastest_and_slowest = min(seconds_per_call), max(seconds_per_call)
+    ends: list[float] = []
+    for end, seconds_of_a_call in enumerate(fastest_and_slowest):
         calls = estimate.calls[end]
         if not calls:
             ends.append(0.0)
             continue
         tokens = estimate.input_tokens[end] + estimate.output_tokens[end]
         of_limits = seconds_of_limits(model, calls, tokens)
-        ends.append(max(calls * seconds_of_a_call, of_one_call, of_limits))
+        of_calls = calls * seconds_of_a_call
+        ends.append(max(of_calls, of_one_call, of_limits))
     return ends[0], ends[1]
 
 
@@ -82,10 +85,14 @@ def timed_calls(usage: pd.DataFrame, step_id: str, model_name: str) -> pd.DataFr
 
     Rows of batches and of killed calls have 0 seconds. A throttled call was refused at once.
     """
-    of_step = (usage["step"] == step_id) & (usage["model"] == model_name)
-    timed = usage[of_step & (usage["outcome"] != "throttled") & (usage["seconds"] > 0)]
-    ends = timed.groupby("run_id")["at"].max().nlargest(RECENT_RUNS)
-    return timed[timed["run_id"].isin(ends.index)]
+    is_of_step = usage["step"] == step_id
+    is_of_model = usage["model"] == model_name
+    is_throttled = usage["outcome"] == "throttled"
+    took_time = usage["seconds"] > 0
+    timed = usage[is_of_step & is_of_model & took_time & ~is_throttled]
+    last_reply_of_run = timed.groupby("run_id")["at"].max()
+    recent_runs = last_reply_of_run.nlargest(RECENT_RUNS).index
+    return timed[timed["run_id"].isin(recent_runs)]
 
 
 def seconds_between_replies(timed: pd.DataFrame, concurrency: int) -> list[float]:
@@ -96,13 +103,18 @@ def seconds_between_replies(timed: pd.DataFrame, concurrency: int) -> list[float
     concurrency.
     """
     enough = max(ENOUGH, ROUNDS_OF_CALLS * concurrency)
-    speeds = []
+    seconds_per_call: list[float] = []
     for _, calls in timed.groupby("run_id"):
-        if len(calls) >= enough:
-            # Calls that were sent together end together: the first of them began before its reply.
-            first_began = (calls["at"] - calls["seconds"]).min()
-            speeds.append(float(calls["at"].max() - first_began) / len(calls))
-    return speeds or [float(timed["seconds"].mean()) / concurrency]
+        if len(calls) < enough:
+            continue
+        # Calls that were sent together end together: the first of them began before its reply.
+        began = calls["at"] - calls["seconds"]
+        wall_time = float(calls["at"].max() - began.min())
+        seconds_per_call.append(wall_time / len(calls))
+    if not seconds_per_call:
+        mean = float(timed["seconds"].mean())
+        seconds_per_call.append(mean / concurrency)
+    return seconds_per_call
 
 
 def seconds_of_limits(model: Model, calls: int, tokens: int) -> float:
@@ -121,7 +133,9 @@ def seconds_of_conversions(size: int, reports: Iterable[Mapping[str, Any]]) -> S
     kind may fall outside the range.
     """
     speeds = list(islice(conversion_speeds(reports), RECENT_RUNS))
-    return (size / max(speeds), size / min(speeds)) if speeds else None
+    if not speeds:
+        return None
+    return size / max(speeds), size / min(speeds)
 
 
 def conversion_speeds(reports: Iterable[Mapping[str, Any]]) -> Iterator[float]:
@@ -141,13 +155,11 @@ def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, An
     if not files:
         return ""
     span = seconds_of_conversions(size, reports)
-    known = (
-        f"{span_in_words(*span)} at the speed of earlier runs"
-        if span
-        else "the time is not known yet"
-    )
+    time = "the time is not known yet"
+    if span is not None:
+        time = f"{span_in_words(*span)} at the speed of earlier runs"
     return (
-        f"{counted(files, 'file')} to be converted ({size_in_words(size)}): {known}; with the extra"
+        f"{counted(files, 'file')} to be converted ({size_in_words(size)}): {time}; with the extra"
         " 'ocr' a scanned page takes seconds; what they say, and what it costs, is not in this"
         " plan"
     )
@@ -173,26 +185,32 @@ def pictures_in_words(pictures: int, workflow: str, steps: Iterable[str]) -> str
 def sum_of_seconds(seconds: Iterable[Seconds | None]) -> list[float] | None:
     """Return the least and the most of all steps together; None where the time of one is not
     known."""
-    known = list(seconds)
-    if None in known:
-        return None
-    return [sum(span[end] for span in known if span) for end in (0, 1)]
+    least = most = 0.0
+    for span in seconds:
+        if span is None:
+            return None
+        least += span[0]
+        most += span[1]
+    return [least, most]
 
 
 def time_in_words(seconds: Mapping[str, Seconds | None]) -> str:
     """Return a sentence about the time of the calls, "" where no step makes any. ``seconds``: by
     step."""
     known = {step: span for step, span in seconds.items() if span and span[1] > 0}
-    unknown = [step for step, span in seconds.items() if span is None]
+    unknown_steps = ", ".join(step for step, span in seconds.items() if span is None)
+    if not known and not unknown_steps:
+        return ""
     if not known:
-        return f"time: {NOT_MEASURED} ({', '.join(unknown)})" if unknown else ""
-    total = sum_of_seconds(known.values()) or [0.0, 0.0]
-    span = span_in_words(total[0], total[1])
-    steps = f" ({', '.join(known)})" if unknown else ""
+        return f"time: {NOT_MEASURED} ({unknown_steps})"
+    least, most = sum_of_seconds(known.values()) or [0.0, 0.0]
+    # Where the time of each step is known, none is named.
+    steps = f" ({', '.join(known)})" if unknown_steps else ""
     measured = (
-        f"time of model calls{steps}: {span}, at the speed that earlier runs or doctor measured"
+        f"time of model calls{steps}: {span_in_words(least, most)}, at the speed that earlier runs"
+        " or doctor measured"
     )
-    return f"{measured}; {', '.join(unknown)}: {NOT_MEASURED}" if unknown else measured
+    return f"{measured}; {unknown_steps}: {NOT_MEASURED}" if unknown_steps else measured
 
 
 def span_in_words(least: float, most: float) -> str:

@@ -7,6 +7,7 @@ replies are. Before there are any, guesses are used, and the estimate says so.
 
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -121,10 +122,16 @@ class PastCalls:
     usage: pd.DataFrame
 
     def calls(self, step: str) -> pd.DataFrame:
-        return self.usage[(self.usage["step"] == step) & (self.usage["outcome"] != "throttled")]
+        """Return the calls of a step that the endpoint took."""
+        is_of_step = self.usage["step"] == step
+        is_throttled = self.usage["outcome"] == "throttled"
+        return self.usage[is_of_step & ~is_throttled]
 
     def replies(self, step: str) -> pd.DataFrame:
-        return self.usage[(self.usage["step"] == step) & self.usage["outcome"].isin(ANSWERED)]
+        """Return the calls of a step that were answered."""
+        is_of_step = self.usage["step"] == step
+        is_answered = self.usage["outcome"].isin(ANSWERED)
+        return self.usage[is_of_step & is_answered]
 
     def again(self, step: str) -> float:
         """Return the number of calls after the first one, for each row; 0 if too few are known."""
@@ -141,7 +148,8 @@ class PastCalls:
         base = self.calls(of)["row_id"].nunique()
         if base < ENOUGH:
             return None
-        return Expectation(asked / base, 2 * (asked + UNSEEN) / base)
+        most_asked = 2 * (asked + UNSEEN)
+        return Expectation(asked / base, most_asked / base)
 
     def rows_in_small_runs(self, step: str, to_come: PendingReplies) -> float | None:
         """Return how many rows the step is expected to ask about, judged by earlier runs with few
@@ -149,12 +157,16 @@ class PastCalls:
 
         Returns None if there were fewer than ENOUGH replies in such runs.
         """
-        asked = self.calls(step).groupby("run_id")["row_id"].nunique()
-        base = self.calls(to_come.step).groupby("run_id")["row_id"].nunique()
-        few = base[base < to_come.rows * FEW]
-        if few.sum() < ENOUGH:
+        asked_by_run = self.calls(step).groupby("run_id")["row_id"].nunique()
+        replies_by_run = self.calls(to_come.step).groupby("run_id")["row_id"].nunique()
+        is_small = replies_by_run < to_come.rows * FEW
+        small_runs = replies_by_run[is_small]
+        replies = small_runs.sum()
+        if replies < ENOUGH:
             return None
-        for_each_reply = asked.reindex(few.index).sum() / few.sum()
+        # A run in which the step asked nothing is missing in ``asked_by_run``, and counts as 0.
+        asked = asked_by_run.reindex(small_runs.index).sum()
+        for_each_reply = asked / replies
         return float(for_each_reply * to_come.replies)
 
     def tokens_of_a_text(self, step: str) -> Expectation:
@@ -167,23 +179,34 @@ class PastCalls:
         return Expectation(tokens / texts, 2 * tokens / texts)
 
 
+class Bounds(NamedTuple):
+    """A number that is between the fewest and the most."""
+
+    fewest: int
+    expected: int
+    most: int
+
+    def plus(self, other: "Bounds") -> "Bounds":
+        """Return the bounds of the sum of both numbers."""
+        return Bounds(
+            self.fewest + other.fewest, self.expected + other.expected, self.most + other.most
+        )
+
+
 @dataclass(frozen=True)
 class CallRange:
-    """Calls and their input tokens: the fewest, those expected, the most."""
+    """Calls, and the input tokens of all of them."""
 
-    calls: tuple[int, int, int]
-    tokens: tuple[int, int, int]
+    calls: Bounds
+    tokens: Bounds
 
     def with_more(self, other: "CallRange") -> "CallRange":
         """Return these calls and the other ones together."""
-        return CallRange(_added(self.calls, other.calls), _added(self.tokens, other.tokens))
+        return CallRange(self.calls.plus(other.calls), self.tokens.plus(other.tokens))
 
 
-NOTHING_ASKED = CallRange((0, 0, 0), (0, 0, 0))
-
-
-def _added(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+NOTHING = Bounds(0, 0, 0)
+NOTHING_ASKED = CallRange(NOTHING, NOTHING)
 
 
 def surely(step: Step, tally: Tally, former: PastCalls) -> CallRange:
@@ -200,12 +223,13 @@ def surely(step: Step, tally: Tally, former: PastCalls) -> CallRange:
     if not gleanings and step.verb.roles_of(ChatModel):
         again = 2 * former.again(step.id)
     more_calls = ceil(calls * (gleanings + more_rounds + again))
+    # A request that is sent again may be twice as long.
     more_tokens = ceil(tokens * (gleanings + repeated + more_rounds + 2 * again))
     more_tokens += calls * repeated * TOKENS_OF_A_GLEANING
     # Half of what may be added is expected.
     return CallRange(
-        (calls, calls + more_calls // 2, calls + more_calls),
-        (tokens, tokens + more_tokens // 2, tokens + more_tokens),
+        Bounds(calls, calls + more_calls // 2, calls + more_calls),
+        Bounds(tokens, tokens + more_tokens // 2, tokens + more_tokens),
     )
 
 
@@ -228,25 +252,31 @@ def of_reports(
     ``communities``: how many the last run had, 0 before the first. ``instructions``: tokens of the
     prompts.
     """
-    each = float(instructions)
+    tokens_of_a_call = float(instructions)
     if at_hand or tally.rows:
-        each = (tally.input_tokens + tally.known_tokens) / max(tally.rows, 1)
+        tokens_of_rows = tally.input_tokens + tally.known_tokens
+        tokens_of_a_call = tokens_of_rows / max(tally.rows, 1)
     if at_hand:
-        likely = Expectation(tally.calls + tally.known * to_come.share, tally.rows)
+        # A known report is written again if a pending reply changes its community.
+        reports = Expectation(tally.calls + tally.known * to_come.share, tally.rows)
     elif communities:
         usual = former.rows_in_small_runs(step.id, to_come)
         touched = 2 * to_come.share * communities if usual is None else usual
         growth = communities * to_come.replies / max(to_come.rows, 1)
-        likely = Expectation(min(touched, communities), communities + growth + UNSEEN)
-        each = _mean(former.replies(step.id)["input_tokens"], instructions)
+        reports = Expectation(min(touched, communities), communities + growth + UNSEEN)
+        tokens_of_a_call = _mean(former.replies(step.id)["input_tokens"], instructions)
     else:
-        more = Expectation(to_come.made.expected / COMMUNITY[0], to_come.made.most / COMMUNITY[1])
-        likely = Expectation(tally.calls + more.expected, tally.rows + more.most)
-    again = 1 + former.again(step.id)
-    calls = Expectation(likely.expected * again, likely.most * (2 * again - 1))
-    more = to_come.said.times(1 if communities or at_hand else 2)
-    expected_tokens = calls.expected * each + more.expected
-    most_tokens = calls.most * each * SPREAD[1] + 2 * more.most
+        usual_rows, least_rows = COMMUNITY
+        new_expected = to_come.made.expected / usual_rows
+        new_most = to_come.made.most / least_rows
+        reports = Expectation(tally.calls + new_expected, tally.rows + new_most)
+    calls_for_each = 1 + former.again(step.id)
+    calls = Expectation(reports.expected * calls_for_each, reports.most * (2 * calls_for_each - 1))
+    # The text of a pending reply is in one request, in two where there are no reports yet.
+    is_first = not communities and not at_hand
+    said = to_come.said.times(2 if is_first else 1)
+    expected_tokens = calls.expected * tokens_of_a_call + said.expected
+    most_tokens = calls.most * tokens_of_a_call * SPREAD[1] + 2 * said.most
     return _from_zero(calls, Expectation(expected_tokens, most_tokens))
 
 
@@ -259,27 +289,34 @@ def of_summaries(
     ``tally``: calls for the rows of the last run that changed or vanished rows had a part in.
     ``instructions``: tokens of the prompts.
     """
+    # The model is asked about a row whose texts have more tokens than this.
     limit = getattr(step.params, "max_tokens", TOKENS_OF_A_ROW[1])
-    known = former.for_each(step.id, to_come.step)
-    by_length = Expectation(SUMMARIES, 1).times(to_come.said.expected / limit)
-    new = known.times(to_come.replies) if known else by_length
-    if known and to_come.replies > FEW * to_come.rows / 2:
-        # Names of many new texts recur among these texts, which earlier runs do not show.
-        new = Expectation(new.expected, max(new.most, 2 * by_length.most))
+    for_each_reply = former.for_each(step.id, to_come.step)
+    summaries_with_enough_words = to_come.said.expected / limit
+    by_length = Expectation(SUMMARIES, 1).times(summaries_with_enough_words)
+    new = by_length
+    if for_each_reply:
+        new = for_each_reply.times(to_come.replies)
+        has_many_new_texts = to_come.replies > FEW * to_come.rows / 2
+        if has_many_new_texts:
+            # Names of many new texts recur among these texts, which earlier runs do not show.
+            new = Expectation(new.expected, max(new.most, 2 * by_length.most))
     rounds = getattr(step.params, "rounds", 1)
-    again = 1 + former.again(step.id)
+    calls_for_each = 1 + former.again(step.id)
     most_new = ceil(new.most)
     calls = Expectation(
-        (tally.rows + new.expected) * again,
-        (tally.rows + most_new) * (2 * again - 1) * rounds,
+        (tally.rows + new.expected) * calls_for_each,
+        (tally.rows + most_new) * (2 * calls_for_each - 1) * rounds,
     )
     tokens_before = tally.input_tokens + tally.known_tokens
+    tokens_of_a_request = instructions + limit
+    # A subject cannot have more words than the pending replies have.
     longest_subjects = min(2 * to_come.said.most, most_new * limit * LONGEST_SUBJECT)
     tokens = Expectation(
-        tokens_before + new.expected * (instructions + limit),
-        2 * tokens_before + most_new * (instructions + limit) + longest_subjects,
+        tokens_before + new.expected * tokens_of_a_request,
+        2 * tokens_before + most_new * tokens_of_a_request + longest_subjects,
     )
-    return _from_zero(calls, tokens.times(again))
+    return _from_zero(calls, tokens.times(calls_for_each))
 
 
 def of_texts(
@@ -290,43 +327,54 @@ def of_texts(
     ``tally``: calls for the texts that are known. ``before``: the number of texts in the last run;
     0 without one, or if the texts are pending replies themselves.
     """
-    batch_size, each = tally.batch_size, former.tokens_of_a_text(step.id)
-    expected_texts = to_come.made.expected + tally.rows - tally.known
-    texts = Expectation(expected_texts, to_come.made.most + tally.rows)
+    batch_size = tally.batch_size
     if before:
+        # The share of rows that change is expected to be that of the texts that change.
         changed_rows = max(to_come.replies, len(to_come.gone))
-        changed = before * min(1.0, changed_rows / max(to_come.rows, 1))
-        texts = Expectation(changed, 2 * changed + batch_size)
+        changed_share = min(1.0, changed_rows / max(to_come.rows, 1))
+        changed_texts = before * changed_share
+        texts = Expectation(changed_texts, 2 * changed_texts + batch_size)
+    else:
+        unknown_texts = tally.rows - tally.known
+        texts = Expectation(to_come.made.expected + unknown_texts, to_come.made.most + tally.rows)
     calls = Expectation(ceil(texts.expected / batch_size), ceil(texts.most / batch_size))
     if not to_come.rows:
         # The texts are the replies themselves.
         return _from_zero(calls, to_come.said)
-    return _from_zero(calls, Expectation(texts.expected * each.expected, texts.most * each.most))
+    of_a_text = former.tokens_of_a_text(step.id)
+    expected_tokens = texts.expected * of_a_text.expected
+    most_tokens = texts.most * of_a_text.most
+    return _from_zero(calls, Expectation(expected_tokens, most_tokens))
 
 
 def _from_zero(calls: Expectation, tokens: Expectation) -> CallRange:
     """Return a range that begins at 0, since none of these calls is certain."""
     most = ceil(calls.most)
     expected = min(round(calls.expected), most)
-    return CallRange((0, expected, most), (0, round(tokens.expected), ceil(tokens.most)))
+    tokens_in = Bounds(0, round(tokens.expected), ceil(tokens.most))
+    return CallRange(Bounds(0, expected, most), tokens_in)
 
 
-def replies(step: Step, asked: CallRange, former: PastCalls) -> tuple[tuple[int, int, int], bool]:
-    """Return the fewest, expected and most output tokens, and whether they are guessed."""
+def replies(step: Step, asked: CallRange, former: PastCalls) -> tuple[Bounds, bool]:
+    """Return the output tokens of the replies to what is asked, and whether they are guessed."""
     known = former.replies(step.id)["output_tokens"]
-    fewest, expected, most = asked.calls
+    calls = asked.calls
     if len(known) >= ENOUGH:
+        mean = float(known.mean())
+        deviation = DEVIATIONS * float(known.std())
         # A sum of n replies deviates from n means by about the root of n standard deviations.
-        mean, deviation = float(known.mean()), DEVIATIONS * float(known.std())
-        least_tokens = fewest * mean * SPREAD[0] - deviation * sqrt(fewest)
-        most_tokens = most * mean * SPREAD[1] + deviation * sqrt(most)
-        return (max(0, int(least_tokens)), round(expected * mean), ceil(most_tokens)), False
-    least = fewest * LEAST_REPLY
+        fewest_tokens = calls.fewest * mean * SPREAD[0] - deviation * sqrt(calls.fewest)
+        most_tokens = calls.most * mean * SPREAD[1] + deviation * sqrt(calls.most)
+        expected_tokens = round(calls.expected * mean)
+        return Bounds(max(0, int(fewest_tokens)), expected_tokens, ceil(most_tokens)), False
+    fewest_tokens = calls.fewest * LEAST_REPLY
     words = getattr(step.params, "max_length", None)
     if words:
-        expected_tokens = round(expected * words / SHARE_OF_A_REPORT)
-        return (least, expected_tokens, ceil(most * words * TOKENS_OF_A_WORD)), True
-    return (least, asked.tokens[1], REPLY_OF_A_TEXT * asked.tokens[2]), True
+        expected_tokens = round(calls.expected * words / SHARE_OF_A_REPORT)
+        most_tokens = ceil(calls.most * words * TOKENS_OF_A_WORD)
+        return Bounds(fewest_tokens, expected_tokens, most_tokens), True
+    most_tokens = REPLY_OF_A_TEXT * asked.tokens.most
+    return Bounds(fewest_tokens, asked.tokens.expected, most_tokens), True
 
 
 def estimate(
@@ -337,32 +385,39 @@ def estimate(
     A step in batches may pay the full price in the end: for few calls, and for those that failed in
     a batch.
     """
-    said, is_guessed = (0, 0, 0), False
+    calls, tokens = asked.calls, asked.tokens
+    said, replies_are_guessed = NOTHING, False
     if step.verb.roles_of(ChatModel):
-        said, is_guessed = replies(step, asked, former)
+        said, replies_are_guessed = replies(step, asked, former)
     price = getattr(model, "cost", _free)
     full_price = getattr(model, "full_cost", price)
     # A batch of fewer calls than ``least`` is not sent as one: its calls pay the full price.
-    fewest = asked.calls[0] or asked.calls[2]
-    low_price = full_price if fewest < getattr(model, "least", 0) else price
-    lowest = low_price(Tokens(asked.tokens[0], said[0]))
-    expected = low_price(Tokens(asked.tokens[1], said[1]))
-    highest = full_price(Tokens(asked.tokens[2], said[2]))
+    fewest_of_a_batch = calls.fewest or calls.most
+    is_too_small = fewest_of_a_batch < getattr(model, "least", 0)
+    low_price = full_price if is_too_small else price
+    lowest_cost = low_price(Tokens(tokens.fewest, said.fewest))
+    expected_cost = low_price(Tokens(tokens.expected, said.expected))
+    highest_cost = full_price(Tokens(tokens.most, said.most))
+    cost: tuple[float, float] | None = None
+    if lowest_cost is not None and highest_cost is not None:
+        cost = (lowest_cost, highest_cost)
     return Estimate(
         rows=tally.rows,
         known=tally.known,
-        calls=(asked.calls[0], asked.calls[2]),
-        input_tokens=(asked.tokens[0], asked.tokens[2]),
-        output_tokens=(said[0], said[2]),
-        cost=None if lowest is None or highest is None else (lowest, highest),
-        expected=Amount(asked.calls[1], asked.tokens[1], said[1], expected),
-        guessed=asked.calls[2] > 0 and (guessed or is_guessed),
+        calls=(calls.fewest, calls.most),
+        input_tokens=(tokens.fewest, tokens.most),
+        output_tokens=(said.fewest, said.most),
+        cost=cost,
+        expected=Amount(calls.expected, tokens.expected, said.expected, expected_cost),
+        guessed=calls.most > 0 and (guessed or replies_are_guessed),
     )
 
 
 def _mean(values: pd.Series, otherwise: float) -> float:
+    """Return the mean of the values; ``otherwise`` if there are none."""
     return float(values.mean()) if len(values) else otherwise
 
 
 def _free(tokens: Tokens) -> float:
+    """Return the cost of tokens of a model that has no price: it works in this process."""
     return 0.0

@@ -34,6 +34,7 @@ from pipeline.engine.bill.duration import (
 from pipeline.engine.bill.expected_calls import (
     COMMUNITIES,
     NOTHING_ASKED,
+    Bounds,
     CallRange,
     Estimate,
     Expectation,
@@ -154,52 +155,68 @@ class Forecaster:
                 yield Forecast(planned, Estimate())
                 continue
             estimate = self._estimate(planned) if step.id in self._needed else Estimate()
-            to_convert = len(self._to_convert.get(step.id, ()))
-            size = self._bytes_to_convert.get(step.id, 0)
+            to_convert = self._to_convert.get(step.id, frozenset())
+            to_describe = self._to_describe.get(step.id, frozenset())
             yield Forecast(
-                planned, estimate, self._documents(step), to_convert, size,
-                to_describe=len(self._to_describe.get(step.id, ())),
+                planned=planned,
+                estimate=estimate,
+                documents=self._documents(step),
+                to_convert=len(to_convert),
+                bytes_to_convert=self._bytes_to_convert.get(step.id, 0),
+                to_describe=len(to_describe),
                 seconds=self._seconds(step, estimate),
-            )  # fmt: skip
+            )
 
     @cached_property
     def _needed(self) -> set[str]:
         """The steps that make the documents, ask a model that costs money, or make what such a step
         reads."""
-        steps, tables = set[str](), {DOCUMENTS}
+        steps: set[str] = set()
+        needed_tables = {DOCUMENTS}
+        # Backwards, so that the readers of a table are known before the step that writes it.
         for step in reversed(self.workflow.steps):
-            if self._is_paid(step) or tables & set(step.outputs.values()):
+            writes_needed_table = not needed_tables.isdisjoint(step.outputs.values())
+            if self._is_paid(step) or writes_needed_table:
                 steps.add(step.id)
-                tables |= set(step.inputs.values())
+                needed_tables |= set(step.inputs.values())
         return steps
 
     def _is_paid(self, step: Step) -> bool:
+        """Check that a model of the step is behind an endpoint."""
         return any(hasattr(model, "cost") for model in self.resources.models_of(step).values())
 
     def _seconds(self, step: Step, estimate: Estimate) -> Seconds | None:
+        """Return the least and the most seconds of the step's model calls; None if not known."""
         if not estimate.calls[1]:
             return 0.0, 0.0
         model = next(iter(self.resources.models_of(step).values()))
         return seconds_of_calls(step.id, model, estimate, self.former.usage, self.speed_of(model))
 
     def _documents(self, step: Step) -> DocumentChanges | None:
+        """Return how the documents changed, for the step that writes them; else None."""
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
             return None
         before = documents_before(self.workflow, self.planner.snapshots)
-        known = before if before and self.snapshots.tables.exists(before) else None
-        unknown = [*self._to_convert.values(), *self._to_describe.values()]
-        to_read = frozenset[str]().union(*unknown)
-        return changes_between(self.snapshots, known, self._tried[DOCUMENTS], to_read)
+        if before is not None and not self.snapshots.tables.exists(before):
+            before = None
+        # Files whose present content is not in the documents, of all steps.
+        to_read: set[str] = set()
+        for files in [*self._to_convert.values(), *self._to_describe.values()]:
+            to_read |= files
+        return changes_between(self.snapshots, before, self._tried[DOCUMENTS], to_read)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
+        """Return the estimate of a step, and note what later steps need of its tables."""
         step = planned.step
         to_come = self._coming(step)
         is_paid = self._is_paid(step)
         has_inputs = set(step.inputs.values()) <= set(self._at_hand)
         written = [table for name, table in step.outputs.items() if name != REJECTS]
         ran_before = all(self._table_before(table) for table in written)
+        # A free step that waits for replies is not called if the last run has its tables.
+        is_of_use = to_come is None or is_paid or not ran_before
         tally = None
-        if has_inputs and (to_come is None or is_paid or not ran_before):
+        if has_inputs and is_of_use:
             tally = self._rehearse(planned)
         elif is_paid:
             tally = self._count_changed_rows(step, to_come)
@@ -210,17 +227,21 @@ class Forecaster:
         return estimate
 
     def _coming(self, step: Step) -> PendingReplies | None:
+        """Return the pending replies that an input of the step depends on, the longest of
+        several."""
         found = [self._to_come[table] for table in step.inputs.values() if table in self._to_come]
-        return max(found, key=lambda one: one.said.most, default=None)
+        return max(found, key=lambda pending: pending.said.most, default=None)
 
     @property
     def _at_hand(self) -> dict[str, Snapshot]:
+        """The certain and the tried tables; a certain one counts where there are both."""
         return {**self._tried, **self._known}
 
     def _rehearse(self, planned: PlannedStep) -> Tally:
         """Run the step's verb with what is known and keep its outputs as tried; return what it
         would ask."""
-        step, tables = planned.step, self._at_hand
+        step = planned.step
+        tables = self._at_hand
         repeats = rows_to_ask_again(step.id, self.again, self.unended)
         tally = Tally(self.resources.tokenizer, repeats=repeats, embedded=self._embedded)
         rowwise = step.verb.rowwise
@@ -238,9 +259,10 @@ class Forecaster:
         self._bytes_to_convert[step.id] = tally.bytes_to_convert
         if step.id not in self._to_convert and step.id not in self._to_describe:
             refuse_nothing(step, outputs, self._rejects(outputs))
-        self._tried |= {
-            step.outputs[name]: table for name, table in outputs.items() if name in step.writes
-        }
+        for name, table in outputs.items():
+            # Tables that only sub-steps of the step read are not named by the workflow.
+            if name in step.writes:
+                self._tried[step.outputs[name]] = table
         if rowwise:
             # Rows that were not read again need no call.
             kept = tables[step.inputs[rowwise]].rows - rows_called[-1]
@@ -282,13 +304,17 @@ class Forecaster:
         Nothing is counted for a step whose inputs do not name text units.
         """
         tally = Tally(self.resources.tokenizer)
-        before = {name: self._table_before(table) for name, table in step.inputs.items()}
-        is_readable = all(before.values())
-        names_units = all(UNITS in step.reads[name].columns for name in before)
-        if to_come and to_come.gone and is_readable and names_units and COMMUNITIES not in before:
+        before: dict[str, Snapshot] = {}
+        for name, table in step.inputs.items():
+            snapshot = self._table_before(table)
+            if snapshot is not None:
+                before[name] = snapshot
+        is_readable = len(before) == len(step.inputs)
+        names_units = all(UNITS in step.reads[name].columns for name in step.inputs)
+        is_of_graph = COMMUNITIES not in step.inputs
+        if to_come and to_come.gone and is_readable and names_units and is_of_graph:
             inputs = {}
             for name, snapshot in before.items():
-                assert snapshot
                 columns = step.reads[name].columns
                 inputs[name] = self._touched(snapshot, columns, to_come.gone)
             self.resources.call(step, inputs, tally.rehearsed)
@@ -297,23 +323,28 @@ class Forecaster:
         return tally
 
     def _table_before(self, table: str) -> Snapshot | None:
+        """Return a table of the last run; None if it had none, or the table is gone."""
         snapshot = self.previous.tables.get(table)
-        return snapshot if snapshot and self.snapshots.tables.exists(snapshot) else None
+        is_there = snapshot is not None and self.snapshots.tables.exists(snapshot)
+        return snapshot if is_there else None
 
     def _bounds(self, step: Step, tally: Tally | None, to_come: PendingReplies | None) -> Estimate:
+        """Return the estimate of a step with a model that costs money."""
         tally = tally or Tally(self.resources.tokenizer)
         asked = self._asked(step, tally, to_come)
         model = next(iter(self.resources.models_of(step).values()))
-        return bill.estimate(
-            step, model, tally, asked, self.former, to_come is not None and to_come.guessed
-        )
+        follows_from_guess = to_come is not None and to_come.guessed
+        return bill.estimate(step, model, tally, asked, self.former, follows_from_guess)
 
     def _asked(self, step: Step, tally: Tally, to_come: PendingReplies | None) -> CallRange:
+        """Return the calls that were counted, and those that may follow from pending replies."""
         if to_come is None:
             trial = self._trial(step) if tally.rows else NOTHING_ASKED
             return bill.surely(step, tally, self.former).with_more(trial)
-        texts = [prompt.text for prompt in self.resources.prompts_of(step).values()]
-        instructions = max(sum(map(self.resources.tokenizer.count, texts)), TOKENS_OF_INSTRUCTIONS)
+        tokens_of_prompts = 0
+        for prompt in self.resources.prompts_of(step).values():
+            tokens_of_prompts += self.resources.tokenizer.count(prompt.text)
+        instructions = max(tokens_of_prompts, TOKENS_OF_INSTRUCTIONS)
         if COMMUNITIES in step.verb.inputs:
             table = step.inputs[COMMUNITIES]
             at_hand = table not in self._to_come
@@ -335,10 +366,11 @@ class Forecaster:
         for name in self.resources.chat_names(step):
             chat = RehearsedChat(self.resources.chat(name), tally)
             chat.converse([self.resources.format_trial(step)])
-        least = min(tally.calls, 1)
+        fewest = min(tally.calls, 1)
         tokens_of_one = tally.input_tokens // max(tally.calls, 1)
-        tokens = (least * tokens_of_one, tokens_of_one, tally.input_tokens)
-        return CallRange((least, least, tally.calls), tokens)
+        calls = Bounds(fewest, fewest, tally.calls)
+        tokens = Bounds(fewest * tokens_of_one, tokens_of_one, tally.input_tokens)
+        return CallRange(calls, tokens)
 
     def _after(
         self, step: Step, tally: Tally | None, to_come: PendingReplies | None, estimate: Estimate
@@ -359,9 +391,14 @@ class Forecaster:
             return replace(to_come, said=more, guessed=to_come.guessed or estimate.guessed)
         usual_tokens, least_tokens = bill.TOKENS_OF_A_ROW
         made = Expectation(said.expected / usual_tokens, said.expected / least_tokens)
-        rows = tally.rows if tally else 0
         return PendingReplies(
-            step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed
+            step=step.id,
+            replies=estimate.calls[0],
+            rows=tally.rows if tally else 0,
+            gone=self._gone(step),
+            said=said,
+            made=made,
+            guessed=estimate.guessed,
         )
 
     def _gone(self, step: Step) -> frozenset[str]:
@@ -380,45 +417,59 @@ class Forecaster:
         """Return the rows to which any of these text units contributed."""
         known = self.snapshots.tables.read_arrow(snapshot, ["id", UNITS])
         lists = known[UNITS].combine_chunks()
-        inside = pc.is_in(lists.flatten(), pa.array(sorted(units), lists.type.value_type))
-        ids = known["id"].take(pc.unique(pc.list_parent_indices(lists).filter(inside)))
-        return as_frame(
-            self.snapshots.tables.select(snapshot, ["id"], ids.combine_chunks(), columns)
-        )
+        wanted = pa.array(sorted(units), lists.type.value_type)
+        is_wanted = pc.is_in(lists.flatten(), wanted)
+        # The number of the row for each text unit of its list.
+        row_of_unit = pc.list_parent_indices(lists)
+        rows = pc.unique(row_of_unit.filter(is_wanted))
+        ids = known["id"].take(rows).combine_chunks()
+        return as_frame(self.snapshots.tables.select(snapshot, ["id"], ids, columns))
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
     """Return sums over all steps. ``cost`` is None where a model that would be called has no price;
     ``seconds`` is None where no earlier run measured a step that makes calls."""
     estimates = [entry.estimate for entry in forecasts]
-    costs = [estimate.cost for estimate in estimates]
-    least_and_most = None
-    if None not in costs:
-        known = [cost for cost in costs if cost]
-        least_and_most = [sum(cost[0] for cost in known), sum(cost[1] for cost in known)]
-    expected = [estimate.expected for estimate in estimates]
-    prices = [amount.cost for amount in expected]
-
-    def both(name: str) -> list[int]:
-        return [sum(getattr(estimate, name)[end] for estimate in estimates) for end in (0, 1)]
-
-    def summed(name: str) -> int:
-        return sum(getattr(amount, name) for amount in expected)
-
+    amounts = [estimate.expected for estimate in estimates]
+    expected_costs = [amount.cost for amount in amounts if amount.cost is not None]
+    has_all_prices = len(expected_costs) == len(amounts)
+    expected = {
+        "calls": sum(amount.calls for amount in amounts),
+        "input_tokens": sum(amount.input_tokens for amount in amounts),
+        "output_tokens": sum(amount.output_tokens for amount in amounts),
+        "cost": sum(expected_costs) if has_all_prices else None,
+    }
     return {
         "rows": sum(estimate.rows for estimate in estimates),
         "known": sum(estimate.known for estimate in estimates),
-        "calls": both("calls"),
-        "input_tokens": both("input_tokens"),
-        "output_tokens": both("output_tokens"),
-        "cost": least_and_most,
-        "expected": {
-            **{name: summed(name) for name in ("calls", "input_tokens", "output_tokens")},
-            "cost": None if None in prices else sum(price or 0.0 for price in prices),
-        },
+        "calls": _sum_ends(estimate.calls for estimate in estimates),
+        "input_tokens": _sum_ends(estimate.input_tokens for estimate in estimates),
+        "output_tokens": _sum_ends(estimate.output_tokens for estimate in estimates),
+        "cost": _sum_costs(estimate.cost for estimate in estimates),
+        "expected": expected,
         "guessed": any(estimate.guessed for estimate in estimates),
         "seconds": sum_of_seconds(entry.seconds for entry in forecasts),
     }
+
+
+def _sum_ends(ranges: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the sum of the least, and that of the most."""
+    least = most = 0
+    for low, high in ranges:
+        least += low
+        most += high
+    return [least, most]
+
+
+def _sum_costs(costs: Iterable[tuple[float, float] | None]) -> list[float] | None:
+    """Return the sum of the lowest costs, and that of the highest; None if one has no price."""
+    lowest = highest = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        lowest += cost[0]
+        highest += cost[1]
+    return [lowest, highest]
 
 
 def times_in_words(
@@ -432,10 +483,12 @@ def times_in_words(
     """
     files = sum(entry.to_convert for entry in forecasts)
     size = sum(entry.bytes_to_convert for entry in forecasts)
-    calls = {entry.planned.step.id: entry.seconds for entry in forecasts}
+    pictures = sum(entry.to_describe for entry in forecasts)
     describing = [entry.planned.step.id for entry in forecasts if entry.to_describe]
-    pictures = pictures_in_words(
-        sum(entry.to_describe for entry in forecasts), workflow, describing
-    )
-    unknown = [conversion_in_words(files, size, reports), pictures]
-    return "; ".join(filter(None, unknown)), time_in_words(calls)
+    seconds_of_steps = {entry.planned.step.id: entry.seconds for entry in forecasts}
+    sentences = [
+        conversion_in_words(files, size, reports),
+        pictures_in_words(pictures, workflow, describing),
+    ]
+    of_documents = "; ".join(sentence for sentence in sentences if sentence)
+    return of_documents, time_in_words(seconds_of_steps)

@@ -31,11 +31,13 @@ def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot |
     """
     if workflow.name in snapshots.workflows():
         return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
-    loads = {step.id: source_of(step) for step in workflow.steps if DOCUMENTS in step.outputs}
+    own_loads = {step.id: source_of(step) for step in workflow.steps if DOCUMENTS in step.outputs}
     for manifest in newest_first(snapshots):
-        records = manifest.steps.items()
-        others = {id: read_by(record) for id, record in records if DOCUMENTS in record.outputs}
-        if loads == others:
+        other_loads: dict[str, tuple[Any, ...]] = {}
+        for id, record in manifest.steps.items():
+            if DOCUMENTS in record.outputs:
+                other_loads[id] = read_by(record)
+        if own_loads == other_loads:
             return manifest.tables.get(DOCUMENTS)
     return None
 
@@ -47,6 +49,7 @@ def source_of(step: Step) -> tuple[Any, ...]:
 
 
 def read_by(record: StepRecord) -> tuple[Any, ...]:
+    """Return how and from where a recorded step loaded documents: as ``source_of`` for a step."""
     inputs = record.components.get("inputs", {})
     place = {name: value for name, value in inputs.items() if name.startswith(PLACE)}
     return record.components.get("verb"), record.components.get("params"), place
@@ -54,8 +57,12 @@ def read_by(record: StepRecord) -> tuple[Any, ...]:
 
 def newest_first(snapshots: SnapshotStore) -> Iterator[Manifest]:
     """Return the last manifest of each workflow; the workflow that ran last comes first."""
-    last = {name: snapshots.history(name)[-1:] for name in snapshots.workflows()}
-    return map(snapshots.manifest, sorted(last, key=last.__getitem__, reverse=True))
+    # A list of one run id, or an empty one, which is less than any other.
+    last_run = {name: snapshots.history(name)[-1:] for name in snapshots.workflows()}
+    # Run ids sort by time.
+    newest_workflows = sorted(last_run, key=lambda name: last_run[name], reverse=True)
+    for name in newest_workflows:
+        yield snapshots.manifest(name)
 
 
 def refuse_deletions(
@@ -70,7 +77,10 @@ def refuse_deletions(
     If ``before`` cannot be read, an earlier table of documents is compared, or else the numbers of
     documents.
     """
-    if before == after or (before is None and not store.is_lost(workflow)):
+    if before == after:
+        return
+    is_first_run = before is None and not store.is_lost(workflow)
+    if is_first_run:
         return
     known = None
     for table in _tables_before(store, workflow, before):
@@ -82,11 +92,13 @@ def refuse_deletions(
             return
         # Some of these ids may be renamed documents, which only their contents tell.
         check_deletions(identities(store, known), identities(store, after), max_ratio)
-    elif before is not None and before.rows - after.rows > max_ratio * before.rows:
-        raise DeletionError(
-            f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than"
-            f" max_delete_ratio {max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
-        )
+    elif before is not None:
+        gone = before.rows - after.rows
+        if gone > max_ratio * before.rows:
+            raise DeletionError(
+                f"input: {gone} of {before.rows} documents are gone, more than"
+                f" max_delete_ratio {max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
+            )
 
 
 def _ids_gone(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str]:
@@ -135,13 +147,18 @@ def check_deletions(
     Both tables have the columns ``id``, ``source`` and ``content_hash``. A document whose content
     exists under another id is renamed, not gone.
     """
-    stays = before["id"].isin(after["id"]) | before["content_hash"].isin(after["content_hash"])
-    sources = sorted(before.loc[~stays, "source"])
-    if len(sources) <= max_ratio * len(before):
+    has_id = before["id"].isin(after["id"])
+    has_content = before["content_hash"].isin(after["content_hash"])
+    is_gone = ~(has_id | has_content)
+    sources_gone = sorted(before.loc[is_gone, "source"])
+    if len(sources_gone) <= max_ratio * len(before):
         return
-    named = ", ".join([*sources[:_NAMED], *(["..."] if len(sources) > _NAMED else [])])
+    examples = sources_gone[:_NAMED]
+    if len(sources_gone) > _NAMED:
+        examples.append("...")
     raise DeletionError(
-        f"input: {len(sources)} of {len(before)} documents are gone ({named}), more than"
+        f"input: {len(sources_gone)} of {len(before)} documents are gone"
+        f" ({', '.join(examples)}), more than"
         f" max_delete_ratio {max_ratio:g}; is the folder mounted? {next_action}"
     )
 
@@ -156,7 +173,8 @@ class DocumentChanges:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {name: len(getattr(self, name)) for name in ("new", "edited", "gone")}
+        """The number of documents of each kind of change."""
+        return {"new": len(self.new), "edited": len(self.edited), "gone": len(self.gone)}
 
 
 def document_changes(
@@ -168,14 +186,17 @@ def document_changes(
     gone, and new. ``to_convert``: files that are edited or new but not converted yet, so that
     ``after`` does not have their present content.
     """
-    both = before.merge(after, on="id", suffixes=("_before", ""))
-    edited = both.loc[both["content_hash"] != both["content_hash_before"], "source"]
-    new = after.loc[~after["id"].isin(before["id"]), "source"]
-    gone = before.loc[~before["id"].isin(after["id"]), "source"]
+    in_both = before.merge(after, on="id", suffixes=("_before", ""))
+    is_edited = in_both["content_hash"] != in_both["content_hash_before"]
+    is_new = ~after["id"].isin(before["id"])
+    is_gone = ~before["id"].isin(after["id"])
+    edited = set(in_both.loc[is_edited, "source"])
+    new = set(after.loc[is_new, "source"])
+    gone = before.loc[is_gone, "source"]
     # A file that is not converted yet is edited if it is known, otherwise new.
     known, unconverted = set(before["source"]), set(to_convert)
-    edited = {*edited, *(known & unconverted)}
-    new = {*new, *(unconverted - known)}
+    edited |= known & unconverted
+    new |= unconverted - known
     return DocumentChanges(tuple(sorted(new)), tuple(sorted(edited)), tuple(sorted(gone)))
 
 
@@ -207,7 +228,9 @@ def changes_between(
         gone, new = store.tables.difference(before, after, COLUMNS)
         return document_changes(as_frame(gone), as_frame(new))
     now = identities(store, after)
-    return document_changes(identities(store, before) if before else now[:0], now, to_convert)
+    no_documents = now[:0]
+    then = no_documents if before is None else identities(store, before)
+    return document_changes(then, now, to_convert)
 
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:

@@ -89,15 +89,18 @@ def changed_documents(
     present = present_documents(workflow, resources, snapshots)
     if present is None:
         raise UsageError(f"workflow '{workflow.name}': it loads no documents; name another")
-    now, before = present.documents, documents_before(workflow, snapshots)
-    then = (
-        snapshots.tables.read_arrow(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
-    )
+    now = present.documents
+    before = documents_before(workflow, snapshots)
+    then = now.head(0)[LISTED]
+    if before is not None:
+        then = snapshots.tables.read_arrow(before, LISTED).to_pandas()
     changes = document_changes(then, now, present.to_convert)
+    # The title of now counts, then that of before.
     titles = {**dict.fromkeys(present.to_convert, ""), **_titles(then), **_titles(now)}
-    rows = []
-    for change in changes.counts:
-        rows += [(change, source, titles[source]) for source in getattr(changes, change)]
+    sources_by_change = {"new": changes.new, "edited": changes.edited, "gone": changes.gone}
+    rows: list[tuple[str, str, str]] = []
+    for change, sources in sources_by_change.items():
+        rows += [(change, source, titles[source]) for source in sources]
     return pd.DataFrame(rows, columns=["change", "source", "title"])
 
 
@@ -106,9 +109,13 @@ def _titles(documents: pd.DataFrame) -> dict[str, str]:
 
 
 def _loads(step: Step) -> bool:
-    asks = bool(step.models or step.prompts)
-    # The one step that loads files asks about pictures at most.
-    return DOCUMENTS in step.outputs and (step.verb.name == LOADER or not asks)
+    """Check that the step loads or filters documents without asking a model about their texts."""
+    if DOCUMENTS not in step.outputs:
+        return False
+    if step.verb.name == LOADER:
+        # The one step that loads files asks about pictures at most.
+        return True
+    return not step.models and not step.prompts
 
 
 # Type checkers do not see the functions of pyarrow.compute: they are created at import.
@@ -117,6 +124,8 @@ TEXT_UNITS = "text_units"
 GIVEN = ("entities", "relationships")
 NOTHING_LEFT_OUT = (RECOVERED, UNREFRESHED, UNENDED)
 """Kinds of rejects whose rows are in the tables whole."""
+OF_REJECTS = ["step", "row_id", "kind", "reason", "message"]
+"""The columns that are read of rejects."""
 
 
 def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
@@ -131,39 +140,45 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
     """
     there = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], LISTED).to_pandas()
     units = _read_columns(manifest, snapshots, TEXT_UNITS, ["id", "document_id"])
-    document_of = pd.Series(units["document_id"].to_numpy(), index=units["id"])
-    listed = there[["id", "source", "title"]].assign(
-        since=_unchanged_since(there, manifest.workflow, snapshots)
-    )
+    document_of_unit = pd.Series(units["document_id"].to_numpy(), index=units["id"])
+    since = _unchanged_since(there, manifest.workflow, snapshots)
+    listed = there[["id", "source", "title"]].assign(since=since)
     listed[TEXT_UNITS] = _count_in(listed["id"], units["document_id"])
     for table in GIVEN:
-        listed[table] = _count_in(
-            listed["id"], _documents_of(manifest, snapshots, table, document_of)
-        )
-    rejects = _read_columns(
-        manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"]
-    )
+        documents = _documents_of(manifest, snapshots, table, document_of_unit)
+        listed[table] = _count_in(listed["id"], documents)
+    rejects = _read_columns(manifest, snapshots, REJECTS, OF_REJECTS)
     rejects = rejects[~rejects["kind"].isin(NOTHING_LEFT_OUT)]
-    left_out, elsewhere = _split_rejects(rejects, listed, document_of, _loaders(manifest))
+    left_out, elsewhere = _split_rejects(rejects, listed, document_of_unit, _loaders(manifest))
     cells = [left_out.get(id, []) for id in listed["id"]]
     listed["left_out"] = pd.Series(cells, index=listed.index, dtype=object)
+    if elsewhere:
+        # No empty frame is joined: it would change the types of the columns.
+        without_document = _rows_without_document(elsewhere, list(listed.columns))
+        parts = [listed, without_document] if len(listed) else [without_document]
+        listed = pd.concat(parts, ignore_index=True)
+    return listed.sort_values("source", kind="stable", ignore_index=True)
+
+
+def _rows_without_document(
+    rejects_by_source: Mapping[str, list[Mapping[str, str]]], columns: list[str]
+) -> pd.DataFrame:
+    """Return a row of the list for each source without a document, with its rejects."""
     nothing = {"id": "", "title": "", "since": "", TEXT_UNITS: 0, **dict.fromkeys(GIVEN, 0)}
-    rows = [{**nothing, "source": source, "left_out": found} for source, found in elsewhere.items()]
-    without = pd.DataFrame(rows, columns=listed.columns)
-    # An empty frame would change the types of the columns.
-    chunks = [chunk for chunk in (listed, without) if len(chunk)] or [listed]
-    together = pd.concat(chunks, ignore_index=True)
-    return together.sort_values("source", kind="stable", ignore_index=True)
+    rows: list[dict[str, Any]] = []
+    for source, rejects in rejects_by_source.items():
+        rows.append({**nothing, "source": source, "left_out": rejects})
+    return pd.DataFrame(rows, columns=columns)
 
 
 def left_out_of(
     rows: Collection[str], manifest: Manifest, snapshots: SnapshotStore
 ) -> pd.DataFrame:
     """Return the rejects of these rows, which may be sources, documents or text units."""
-    rejects = _read_columns(
-        manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"]
-    )
-    return rejects[rejects["row_id"].isin(list(rows)) & (rejects["kind"] != UNENDED)]
+    rejects = _read_columns(manifest, snapshots, REJECTS, OF_REJECTS)
+    is_wanted = rejects["row_id"].isin(list(rows))
+    is_left_out = rejects["kind"] != UNENDED
+    return rejects[is_wanted & is_left_out]
 
 
 def _read_columns(
@@ -186,26 +201,30 @@ def _documents_of(
     """Return the documents that each row of a table comes from, each once for each row."""
     if table not in manifest.tables:
         return pd.Series([], dtype=object)
-    column = snapshots.tables.read_arrow(manifest.tables[table], ["text_unit_ids"])["text_unit_ids"]
-    lists = column.combine_chunks()
+    column = "text_unit_ids"
+    given = snapshots.tables.read_arrow(manifest.tables[table], [column])
+    lists = given[column].combine_chunks()
     rows = pc.list_parent_indices(lists).to_numpy()
     units = pc.list_flatten(lists).to_pandas()
     pairs = pd.DataFrame({"row": rows, "document": units.map(document_of)})
-    return pairs.dropna().drop_duplicates()["document"]
+    each_once = pairs.dropna().drop_duplicates()
+    return each_once["document"]
 
 
 def _unchanged_since(there: pd.DataFrame, workflow: str, snapshots: SnapshotStore) -> pd.Series:
     """Return, for each document, the earliest kept run since which it has not changed."""
     since = pd.Series("", index=there.index, dtype=object)
-    alive = pd.Series(True, index=there.index)
-    last: Snapshot | None = None
+    is_unchanged = pd.Series(True, index=there.index)
+    later: Snapshot | None = None
     for run_id, snapshot in _earlier(workflow, snapshots):
-        if snapshot != last:
+        # Runs without a change have the same table, which is read once.
+        if snapshot != later:
             then = identities(snapshots, snapshot).set_index("id")["content_hash"]
-            alive &= there["id"].map(then) == there["content_hash"]
-        if not alive.any():
+            is_unchanged &= there["id"].map(then) == there["content_hash"]
+        if not is_unchanged.any():
             break
-        since[alive], last = run_id, snapshot
+        since[is_unchanged] = run_id
+        later = snapshot
     return since
 
 
@@ -232,15 +251,18 @@ def _split_rejects(
 
     Rejects of rows that belong to no document, such as an entity, are in neither.
     """
-    ids = dict(zip(listed["source"], listed["id"], strict=True)) | {id: id for id in listed["id"]}
-    ids |= document_of.to_dict()
-    of: dict[str, list[Mapping[str, str]]] = {}
-    elsewhere: dict[str, list[Mapping[str, str]]] = {}
+    # The row of a reject is a source, a document or a text unit.
+    document_of_row = dict(zip(listed["source"], listed["id"], strict=True))
+    document_of_row |= {id: id for id in listed["id"]}
+    document_of_row |= document_of.to_dict()
+    by_document: dict[str, list[Mapping[str, str]]] = {}
+    by_source: dict[str, list[Mapping[str, str]]] = {}
     columns = rejects[["step", "row_id", "reason", "message"]]
     for step, row_id, reason, message in columns.itertuples(index=False):
         reject = {"step": step, "reason": reason, "message": message}
-        if row_id in ids:
-            of.setdefault(ids[row_id], []).append(reject)
+        if row_id in document_of_row:
+            document = document_of_row[row_id]
+            by_document.setdefault(document, []).append(reject)
         elif step in loaders:
-            elsewhere.setdefault(row_id, []).append(reject)
-    return of, elsewhere
+            by_source.setdefault(row_id, []).append(reject)
+    return by_document, by_source

@@ -65,26 +65,31 @@ def with_kept(
 
     Raises DataError where a source that writes more than documents was not read whole.
     """
-    if not {DOCUMENTS, REJECTS} <= set(frames):
+    if DOCUMENTS not in frames or REJECTS not in frames:
         return dict(frames)
-    rejects = frames[REJECTS]
+    documents, rejects = frames[DOCUMENTS], frames[REJECTS]
     named = named_sources(rejects)
-    before = next(_documents_before(step, previous, snapshots), None) if named else None
+    if not named:
+        return dict(frames)
+    before = next(_documents_before(step, previous, snapshots), None)
     if before is None:
         return dict(frames)
-    left = unread(_asked_for(before, snapshots, law, groups), frames[DOCUMENTS], named, gone)
+    documents_then = _asked_for(before, snapshots, law, groups)
+    left = unread(documents_then, documents, named, gone)
     if left.empty:
         return dict(frames)
-    if others := sorted(set(step.verb.outputs) - {DOCUMENTS, REJECTS}):
+    others = sorted(set(step.verb.outputs) - {DOCUMENTS, REJECTS})
+    if others:
         raise DataError(
             f"step '{step.id}': {left['because'].iloc[0]} was not read whole, and"
             f" {', '.join(others)} of its documents cannot be kept; mend it and run again"
         )
     kept = as_frame(snapshots.tables.select(before, ["id"], pa.array(left["id"], STRING)))
-    documents = [frames[DOCUMENTS], kept.reindex(columns=frames[DOCUMENTS].columns)]
+    # An earlier version may have written other columns.
+    kept = kept.reindex(columns=documents.columns)
     return {
         **frames,
-        DOCUMENTS: pd.concat(documents, ignore_index=True),
+        DOCUMENTS: pd.concat([documents, kept], ignore_index=True),
         REJECTS: pd.concat([rejects, _rejects_of_kept(left)], ignore_index=True),
     }
 
@@ -143,8 +148,11 @@ def last_documents(
     if step.verb.inputs or DOCUMENTS not in step.verb.outputs:
         return None
     record = record_before(step, previous, snapshots)
-    before = record.outputs.get(DOCUMENTS) if record else None
-    return before if before is not None and snapshots.tables.exists(before) else None
+    if record is None:
+        return None
+    before = record.outputs.get(DOCUMENTS)
+    is_there = before is not None and snapshots.tables.exists(before)
+    return before if is_there else None
 
 
 def unread(
@@ -156,12 +164,15 @@ def unread(
     The column ``because`` has the name that applies.
     """
     missing = before[~before["id"].isin(now["id"])]
-    because = [
-        None if gone and is_of(source, gone) else name_of(source, named)
-        for source in missing["source"]
-    ]
-    found = missing.assign(because=pd.Series(because, index=missing.index, dtype=object))
-    return found[found["because"].notna()]
+    reasons: list[str | None] = []
+    for source in missing["source"]:
+        if gone and is_of(source, gone):
+            reasons.append(None)
+        else:
+            reasons.append(name_of(source, named))
+    because = pd.Series(reasons, index=missing.index, dtype=object)
+    found = missing.assign(because=because)
+    return found[because.notna()]
 
 
 def keeps_nothing(
@@ -172,16 +183,16 @@ def keeps_nothing(
 
     ``outputs``: tables that the step wrote in any run.
     """
-    if (
-        before is None
-        or REJECTS not in outputs
-        or outputs.get(DOCUMENTS) == before
-        or not outputs[REJECTS].rows
-    ):
+    if before is None or outputs.get(DOCUMENTS) == before:
+        return True
+    if REJECTS not in outputs or not outputs[REJECTS].rows:
         return True
     named = named_sources(snapshots.tables.read(outputs[REJECTS]))
+    if not named:
+        return True
+    then = identities(snapshots, before)
     now = identities(snapshots, outputs[DOCUMENTS])
-    return not named or unread(identities(snapshots, before), now, named).empty
+    return unread(then, now, named).empty
 
 
 def named_sources(rejects: pd.DataFrame) -> frozenset[str]:
@@ -211,17 +222,18 @@ def describe_source(name: str) -> str:
 
 def _rejects_of_kept(left: pd.DataFrame) -> pd.DataFrame:
     """Return a reject for each document that is kept."""
-    rows = [
-        {
+    rows: list[dict[str, str]] = []
+    for source, because in zip(left["source"], left["because"], strict=True):
+        message = (
+            f"{source}: kept as it was: {describe_source(because)} was not read whole;"
+            " mend it, or delete it"
+        )
+        reject = {
             "step": "",
             "row_id": source,
             "kind": KEPT,
             "reason": KEPT_UNREAD,
-            "message": (
-                f"{source}: kept as it was: {describe_source(because)} was not read whole;"
-                " mend it, or delete it"
-            ),
+            "message": message,
         }
-        for source, because in zip(left["source"], left["because"], strict=True)
-    ]
+        rows.append(reject)
     return REJECTS_SCHEMA.frame(rows)

@@ -41,8 +41,12 @@ def refuse_row_deletions(
         return
     then, now = identities(store, before), identities(store, after)
     rows_then = Counter(_tables_of(then["source"]))
-    is_gone = ~then["id"].isin(now["id"]) & ~then["content_hash"].isin(now["content_hash"])
-    rows_gone = Counter(_tables_of(then[is_gone]["source"]))
+    has_id = then["id"].isin(now["id"])
+    # A row whose content exists under another id is renamed, not gone.
+    has_content = then["content_hash"].isin(now["content_hash"])
+    is_gone = ~(has_id | has_content)
+    rows_gone = Counter(_tables_of(then.loc[is_gone, "source"]))
+    # A table of which each row was rejected is still there.
     there = {*_tables_of(now["source"]), *_tables_of(rejects["row_id"])}
     for table, gone in rows_gone.items():
         rows = rows_then[table]

@@ -121,22 +121,28 @@ def settle(folder: Path) -> None:
     Only for a caller who is alone in this folder.
     """
     _settle(folder, folder.glob("*.jsonl"))
-    # Yesterday's questions may still be under way.
-    questions, yesterday = folder / QUESTIONS, day_of(time.time() - SECONDS_OF_A_DAY)
+    questions = folder / QUESTIONS
+    yesterday = day_of(time.time() - SECONDS_OF_A_DAY)
+    # Yesterday's questions may still be under way. Names of days sort by time.
     past = [journal for journal in questions.glob("*.jsonl") if journal.stem < yesterday]
     _settle(questions, past)
 
 
 def _settle(folder: Path, journals: Iterable[Path]) -> None:
+    """Convert each of these journals in the folder to a table, and delete it."""
     for journal in sorted(journals):
-        there = _tables_of(journal)
+        paths = _tables_of(journal)
+        tables = [_read_table(path) for path in paths]
         rows = USAGE.frame(list(_read_journal(journal)))
-        frame = _not_in([_read_table(path) for path in there], rows)
-        if len(frame) or not there:
+        new_rows = _not_in(tables, rows)
+        # A journal without a call becomes a table too.
+        if len(new_rows) or not paths:
             with temporary_file(folder) as temporary:
-                table = USAGE.encode(frame, journal.name)
+                table = USAGE.encode(new_rows, journal.name)
                 pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-                publish_file(temporary, folder / f"{digest_named(journal.stem, temporary)}.parquet")
+                name = digest_named(journal.stem, temporary)
+                publish_file(temporary, folder / f"{name}.parquet")
+        # Only now: a kill before this leaves a table and its journal, whose rows count once.
         journal.unlink()
 
 
@@ -149,22 +155,31 @@ def _not_in(tables: Iterable[pd.DataFrame | None], rows: pd.DataFrame) -> pd.Dat
     known = [frame for frame in tables if frame is not None and len(frame)]
     if not known or rows.empty:
         return rows
-    is_known = pd.concat([*known, rows]).duplicated().to_numpy()[-len(rows) :]
+    # The journal's rows come last, so those that a table has are duplicates of earlier ones.
+    together = pd.concat([*known, rows])
+    is_duplicate = together.duplicated().to_numpy()
+    is_known = is_duplicate[-len(rows) :]
     return rows[~is_known]
 
 
 def read_usage(folder: Path) -> pd.DataFrame:
     """Return all calls of all runs, also of runs under way, and of all questions, with USAGE's
     columns."""
-    frames = [frame for frame in map(_read_folder, (folder, folder / QUESTIONS)) if not frame.empty]
-    return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+    return _join([_read_folder(folder), _read_folder(folder / QUESTIONS)])
 
 
 def usage_of(folder: Path, runs: Iterable[str]) -> pd.DataFrame:
     """Return the calls of these runs alone, as ``read_usage``; no file of another run is opened."""
-    folders = [_read_folder(folder, escape(run)) for run in runs]
-    frames = [frame for frame in folders if not frame.empty]
-    return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+    return _join([_read_folder(folder, escape(run)) for run in runs])
+
+
+def _join(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the calls of several tables in one."""
+    # Empty tables are left out: they would change the types of the columns.
+    with_calls = [frame for frame in frames if not frame.empty]
+    if not with_calls:
+        return USAGE.frame()
+    return pd.concat(with_calls, ignore_index=True)
 
 
 def _read_folder(folder: Path, name: str = "*") -> pd.DataFrame:
@@ -176,10 +191,10 @@ def _read_folder(folder: Path, name: str = "*") -> pd.DataFrame:
             journals[journal] = USAGE.frame(list(_read_journal(journal)))
     tables = {path: _read_table(path) for path in sorted(folder.glob(f"{name}.*parquet"))}
     frames = [frame for frame in tables.values() if frame is not None]
-    for journal, frame in journals.items():
-        frames.append(_not_in(map(tables.get, _tables_of(journal)), frame))
-    frames = [frame for frame in frames if len(frame)]
-    return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
+    for journal, rows in journals.items():
+        tables_of_journal = [tables.get(path) for path in _tables_of(journal)]
+        frames.append(_not_in(tables_of_journal, rows))
+    return _join(frames)
 
 
 def _read_table(path: Path) -> pd.DataFrame | None:
@@ -193,7 +208,9 @@ def _read_table(path: Path) -> pd.DataFrame | None:
                 continue
             if name not in LATER_COLUMNS:
                 raise ValueError(f"it has no column '{name}'")
-            values = pa.array([LATER_COLUMNS[name]] * len(table), USAGE.arrow.field(name).type)
+            value = LATER_COLUMNS[name]
+            column_type = USAGE.arrow.field(name).type
+            values = pa.array([value] * len(table), column_type)
             table = table.append_column(name, values)
         # Columns that only a later version knows are left out.
         return table.select(USAGE.columns).cast(USAGE.arrow).to_pandas()
@@ -248,7 +265,8 @@ def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
         priced=asked["cost"].notna(),
         day=asked["at"].map(day_of),
     )
-    grouped = rows.groupby((COLUMNS | COLUMNS_OF_QUESTIONS).get(by, by), sort=True)
+    column_names = COLUMNS | COLUMNS_OF_QUESTIONS
+    grouped = rows.groupby(column_names.get(by, by), sort=True)
     counted = [
         "calls",
         "ok",
@@ -260,11 +278,14 @@ def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
         "seconds",
     ]
     totals = grouped[counted].sum()
-    totals["cost"] = totals["cost"].where(grouped["priced"].all())
+    # A sum leaves out missing prices, so a group with one of them has no cost.
+    has_all_prices = grouped["priced"].all()
+    totals["cost"] = totals["cost"].where(has_all_prices)
     return totals.reset_index()
 
 
 def _read_journal(journal: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a journal's calls, with the columns that earlier versions did not write."""
     with journal.open("rb") as lines:
         for row in calls_of(read_lines(lines, journal)):
             yield {"run_id": journal.stem, **LATER_COLUMNS, **row}

@@ -25,19 +25,33 @@ def row_of(usage: Usage, kind: str = "", **said: str) -> dict[str, Any]:
     ``kind``: the kind of model; by default "embedding" if the call had texts, otherwise "chat".
     ``said``: whose call it is, by column.
     """
+    if not kind:
+        kind = "embedding" if usage.texts else "chat"
     return {
-        "workflow": "", "document_id": "", **said, "row_id": usage.row_id, "model": usage.model,
-        "kind": kind or ("embedding" if usage.texts else "chat"), "outcome": usage.outcome,
-        "attempt": usage.attempt, "input_tokens": usage.input_tokens,
+        "workflow": "",
+        "document_id": "",
+        **said,
+        "row_id": usage.row_id,
+        "model": usage.model,
+        "kind": kind,
+        "outcome": usage.outcome,
+        "attempt": usage.attempt,
+        "input_tokens": usage.input_tokens,
         "cached_tokens": usage.cached_tokens,
-        "output_tokens": usage.output_tokens, "cost": usage.cost,
+        "output_tokens": usage.output_tokens,
+        "cost": usage.cost,
         "seconds": round(usage.seconds, 4),
-        "texts": usage.texts, "at": time.time(), "estimated": usage.estimated,
-    }  # fmt: skip
+        "texts": usage.texts,
+        "at": time.time(),
+        "estimated": usage.estimated,
+    }
 
 
 def as_line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps({**content, "crc": _crc(content)}, ensure_ascii=False).encode() + b"\n"
+    """Return the content as a line of a journal, with its checksum."""
+    with_checksum = {**content, "crc": _crc(content)}
+    text = json.dumps(with_checksum, ensure_ascii=False)
+    return text.encode() + b"\n"
 
 
 def append(file: BinaryIO, line: bytes) -> None:
@@ -47,11 +61,15 @@ def append(file: BinaryIO, line: bytes) -> None:
     not join. ``file`` is open for reading too.
     """
     before = file.seek(0, SEEK_END)
-    if before and file.seek(before - 1) >= 0 and file.read(1) != b"\n":
-        line = b"\n" + line
+    if before > 0:
+        file.seek(before - 1)
+        if file.read(1) != b"\n":
+            line = b"\n" + line
     try:
+        # A write without a buffer may take only the beginning of the line.
         while line:
-            line = line[file.write(line) :]
+            written = file.write(line)
+            line = line[written:]
     except OSError:
         file.truncate(before)
         raise

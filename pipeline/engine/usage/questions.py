@@ -27,14 +27,17 @@ QUESTIONS = "questions"
 
 
 def day_of(moment: float) -> str:
+    """Return the day (of UTC) of a moment in seconds since 1970, as 2024-05-03."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
 
 
 def seconds_left() -> int:
     """Return the seconds until the day (of UTC) ends, rounded up."""
     now = datetime.now(UTC)
-    next_day = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    return int((next_day - now).total_seconds()) + 1
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    next_midnight = midnight + timedelta(days=1)
+    left = next_midnight - now
+    return int(left.total_seconds()) + 1
 
 
 def new_question_id() -> str:
@@ -102,7 +105,8 @@ class QuestionJournal:
         """Read what was appended since the last time."""
         if self._day.name != today:
             self._day = _Day(today)
-        day, path = self._day, self._file_of(today)
+        day = self._day
+        path = self._file_of(today)
         if not path.exists():
             return
         with path.open("rb") as file:
@@ -114,7 +118,9 @@ class QuestionJournal:
         for line in read_lines(whole.splitlines(), path):
             key = line.get("key", "")
             # Lines of earlier versions do not say whether they are estimated.
-            cost = (line["cost"] or 0.0) * margin_of(bool(line.get("estimated")))
+            is_estimated = bool(line.get("estimated"))
+            price = line["cost"] or 0.0
+            cost = price * margin_of(is_estimated)
             if "begun" in line:
                 day.under_way[line["begun"]] = (key, cost)
             else:

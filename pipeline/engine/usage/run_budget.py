@@ -109,15 +109,17 @@ class Budget:
         """
         with self.lock:
             factor = margin_of(self.estimated)
-            tokens, cost = math.ceil(tokens * factor), (cost or 0.0) * factor
-            if self.max_tokens is not None and self.tokens + tokens > self.max_tokens:
+            more_tokens = math.ceil(tokens * factor)
+            more_cost = (cost or 0.0) * factor
+            if self.max_tokens is not None and self.tokens + more_tokens > self.max_tokens:
                 raise self._spent(
-                    f"a batch of about {tokens:,} tokens is more than --max-tokens"
+                    f"a batch of about {more_tokens:,} tokens is more than --max-tokens"
                     f" {self.max_tokens:,} leaves"
                 )
-            if self.max_cost is not None and self.cost + cost > self.max_cost:
+            if self.max_cost is not None and self.cost + more_cost > self.max_cost:
                 raise self._spent(
-                    f"a batch of about {cost:.4f} is more than --max-cost {self.max_cost:g} leaves"
+                    f"a batch of about {more_cost:.4f} is more than --max-cost"
+                    f" {self.max_cost:g} leaves"
                 )
 
     def _spent(self, fact: str) -> BudgetError:
@@ -213,7 +215,8 @@ class Meter(Tracker):
         self.budget.check()
         if self.journal is None:
             return ""
-        return self.journal.begun(self.step, self.documents.get(expected.row_id, ""), expected)
+        document = self.documents.get(expected.row_id, "")
+        return self.journal.begun(self.step, document, expected)
 
     def ended(self, usage: Usage, call: str | None = None) -> None:
         with self.lock:
@@ -228,10 +231,16 @@ class Meter(Tracker):
                 self.estimated_calls += 1
             self.input_tokens += usage.input_tokens
             self.output_tokens += usage.output_tokens
-            self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
-        self.budget.spend(usage.input_tokens + usage.output_tokens, usage.cost, usage.estimated)
+            if self.cost is None or usage.cost is None:
+                # One call without a price leaves the step without a cost.
+                self.cost = None
+            else:
+                self.cost += usage.cost
+        tokens = usage.input_tokens + usage.output_tokens
+        self.budget.spend(tokens, usage.cost, usage.estimated)
         if self.journal:
-            self.journal.ended(self.step, self.documents.get(usage.row_id, ""), usage, call)
+            document = self.documents.get(usage.row_id, "")
+            self.journal.ended(self.step, document, usage, call)
 
     def reserve(self, tokens: int, cost: float | None) -> None:
         self.budget.reserve(tokens, cost)
