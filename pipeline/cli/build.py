@@ -1,4 +1,4 @@
-"""The commands init, plan, index, load, run, retry and tune: make a project, its tables and
+"""The commands init, plan, index, load, run, retry, tune and convert: make a project, its tables and
 stores."""
 
 import shlex
