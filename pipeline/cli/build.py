@@ -1,5 +1,5 @@
-"""The commands init, plan, index, load, run, retry, tune and convert: make a project, its tables and
-stores."""
+"""The commands init, plan, index, load, run, retry, tune and convert: make a project, its tables
+and stores."""
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
