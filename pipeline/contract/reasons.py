@@ -79,7 +79,8 @@ REASONS: Mapping[str, Reason] = {
         "a document of the last run, kept as it was: its file is there but was not read whole"
     ),
     "outside": decided(
-        "a link that leads out of the input folder, or a path or link out of its archive"
+        "a link out of the input folder, a path or link out of an archive, a link or repository"
+        " within one of git"
     ),
     "lock_file": decided("an editor's lock or backup file"),
     "too_large": lost("a file above input.max_file_mb, or a picture above 20 MB"),

@@ -27,6 +27,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
 LIST_OF_EXPORT = Fault(
     "unsupported", "a list of the Slack export, read for names at most; nothing to do"
 )
+BROKEN_CHAT = "a conversation of which a message is missing; export it again"
 NO_NAMES = Fault("parse", f"{PEOPLE} of its Slack export cannot be read; mend it")
 _SILENT = frozenset({"channel_join", "channel_leave", "group_join", "group_leave"})
 """Subtypes of messages in Slack that nobody wrote."""
@@ -46,17 +47,26 @@ class Said:
 
 
 def is_chat(fields: Mapping[str, object]) -> bool:
-    """Return whether a record of JSON is a conversation of an export of ChatGPT."""
-    return isinstance(fields.get("mapping"), dict) and "current_node" in fields
+    """Return whether a record of JSON is a conversation of an export of ChatGPT, or a damaged
+    one."""
+    if not {"mapping", "current_node"} <= set(fields):
+        return False
+    return isinstance(fields["mapping"], dict) or "conversation_id" in fields
 
 
-def chat_fields(fields: Mapping[str, Any], columns: tuple[str, str, str]) -> dict[str, object]:
+def chat_fields(
+    fields: Mapping[str, Any], columns: tuple[str, str, str]
+) -> dict[str, object] | None:
     """Return a conversation of ChatGPT as the fields of a record.
 
     ``columns`` name id, title and text. The text has the branch of messages that is shown last.
+    Returns None if a message of this branch is missing, since the rest would pass for the whole.
     """
     id, title, text = columns
-    messages = [said for node in _shown_nodes(fields) if (said := _said_in_chat(node))]
+    nodes = _shown_nodes(fields)
+    if nodes is None:
+        return None
+    messages = [said for node in nodes if (said := _said_in_chat(node))]
     times = {"created": fields.get("create_time"), "updated": fields.get("update_time")}
     return {
         id: fields.get("conversation_id") or fields.get("id"),
@@ -66,14 +76,20 @@ def chat_fields(fields: Mapping[str, Any], columns: tuple[str, str, str]) -> dic
     }
 
 
-def _shown_nodes(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes from the beginning to the current one, each once."""
+def _shown_nodes(fields: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """Return the nodes from the beginning to the current one, each once; None if one is missing."""
     nodes = fields["mapping"]
+    if nodes == {}:
+        return []
+    place = fields["current_node"]
+    if not isinstance(nodes, dict) or place is None:
+        return None
     found: list[Mapping[str, Any]] = []
     # A parent may be named that is one of its own children.
     seen: set[str] = set()
-    place = fields["current_node"]
-    while isinstance(place, str) and place not in seen and isinstance(nodes.get(place), dict):
+    while place is not None and place not in seen:
+        if not isinstance(place, str) or not isinstance(nodes.get(place), dict):
+            return None
         seen.add(place)
         found.append(nodes[place])
         place = nodes[place].get("parent")
@@ -205,12 +221,15 @@ def read_slack_day(text: str, names: Mapping[str, str]) -> Iterator[SlackDay | F
     """Yield the faults of messages that cannot be read, and at last the day if it has a message.
 
     ``names`` has the names of people by their ids. A reply stands behind the message that it
-    answers.
+    answers. There is no day of a file that breaks off: half of a day would replace the whole one
+    that an earlier run may have read.
     """
     messages: list[Mapping[str, Any]] = []
     for item in read_json(text):
         if isinstance(item, Fault):
             yield item
+            if item.line is None:
+                return
         else:
             messages.append(item.fields)
     messages.sort(key=_order)

@@ -4,7 +4,8 @@ The query is the owner's own, and nothing is ever written: each connection ends 
 address may hold a password, so no message quotes one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,9 @@ from pipeline.settings.inputs import Input
 from pipeline.text.ids import digest
 
 _KEYS_A_QUERY = 500
+_MOST_ROWS = 0.25
+"""The share of all rows from which on one query reads all of them. Each query for some keys makes
+the database work out the rows of the whole query, unless an index helps."""
 _SQLITE = "sqlite"
 _MOST_SAID = 200
 _FORM = "write a SQLAlchemy URL, such as postgresql+psycopg://user@host/database"
@@ -47,14 +51,13 @@ def list_rows(source: Input) -> list[Row]:
         if source.changed:
             rows = _stamped_rows(connection, source)
         else:
-            found = _checked(source, _read(connection, _statement(source, ["*"])))
             rows = [
                 Row(
                     _as_key(fields[source.id]),
                     _content_of(source, fields),
                     cells_of(source, fields),
                 )
-                for fields in found
+                for fields in _read_whole(connection, source)
             ]
     return sorted(rows, key=lambda row: (row.key, row.content))
 
@@ -79,6 +82,7 @@ def _stamped_rows(connection: Any, source: Input) -> list[Row]:
 
     Of a row without such a value all cells are read, since nothing else tells of a change.
     """
+    columns = _columns_kept(source, _columns_given(connection, source))
     stamps = _read(connection, _statement(source, [source.id, source.changed]))
     unstamped = [
         fields[source.id]
@@ -98,60 +102,105 @@ def _stamped_rows(connection: Any, source: Input) -> list[Row]:
     return [
         Row(
             _as_key(fields[source.id]),
-            _content_of(source, fields),
+            _content_of(source, fields, columns),
             {source.id: fields[source.id]},
         )
         for fields in [*others, *whole]
     ]
 
 
-def rows_of_keys(source: Input, keys: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _columns_given(connection: Any, source: Input) -> list[str]:
+    """Return the columns that the query gives, without reading a row.
+
+    Raises RowsError if the query lacks a column of the settings. SQLite would take the name of a
+    column that is not there for a text, and give this text as the cell of every row.
+    """
+    from sqlalchemy import false
+
+    given = connection.execute(_statement(source, ["*"]).where(false()))
+    return _checked(source, list(given.keys()))
+
+
+def rows_of_keys(
+    source: Input, keys: Sequence[Any], number_of_rows: int
+) -> dict[str, dict[str, Any]]:
     """Return the cells of the rows with these keys, by the key as a text.
 
-    Of rows with one key it is the row that `list_rows` has first. Raises RowsError.
+    Of rows with one key it is the row that `list_rows` has first. ``number_of_rows``: that of all
+    rows. Raises RowsError.
     """
     with _connection(source) as connection:
-        found = _read_keys(connection, source, keys)
+        if len(keys) > _KEYS_A_QUERY and len(keys) >= number_of_rows * _MOST_ROWS:
+            wanted = {_as_key(key) for key in keys}
+            rows = _read_whole(connection, source)
+            found = [fields for fields in rows if _as_key(fields[source.id]) in wanted]
+        else:
+            found = list(_read_keys(connection, source, keys))
     # The last row of a key stays in the dict, so the first one comes last.
     found.sort(key=partial(_place_among_rows, source), reverse=True)
     return {_as_key(fields[source.id]): cells_of(source, fields) for fields in found}
 
 
-def _read_keys(connection: Any, source: Input, keys: Sequence[Any]) -> list[dict[str, Any]]:
+def _read_keys(connection: Any, source: Input, keys: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows with these keys, of a few keys at a time."""
     from sqlalchemy import column
 
-    found: list[dict[str, Any]] = []
     for start in range(0, len(keys), _KEYS_A_QUERY):
         some = keys[start : start + _KEYS_A_QUERY]
-        wanted = _statement(source, ["*"]).where(column(source.id).in_(some))
-        found += _read(connection, wanted)
-    return found
+        yield from _read_whole(connection, source, column(source.id).in_(some))
+
+
+def _read_whole(connection: Any, source: Input, condition: Any = None) -> Iterator[dict[str, Any]]:
+    """Yield all cells of the rows, or of those that fulfil the condition.
+
+    Raises RowsError if the query lacks a column of the settings.
+    """
+    statement = _statement(source, ["*"])
+    if condition is not None:
+        statement = statement.where(condition)
+    found = connection.execute(statement)
+    _checked(source, list(found.keys()))
+    for row in found.mappings():
+        yield dict(row)
 
 
 def _place_among_rows(source: Input, fields: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the place of a row among those with its key."""
-    return _content_of(source, fields), as_json(cells_of(source, fields))
+    """Return the place of a row among those with its key, as `list_rows` sorts them."""
+    content = _content_of(source, fields, _columns_kept(source, fields))
+    return content, as_json(cells_of(source, fields))
 
 
 def cells_of(source: Input, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells that a document is made of, as values of JSON."""
-    kept = {source.id, source.title, source.text, *source.metadata}
     return {
         name: cleaned(value)
         for name, value in fields.items()
-        if value is not None and (name in kept or not source.metadata)
+        if value is not None and _is_kept(source, name)
     }
 
 
-def _content_of(source: Input, fields: Mapping[str, Any]) -> str:
+def _columns_kept(source: Input, names: Iterable[str]) -> list[str]:
+    """Return those of the columns that a document is made of, sorted."""
+    return [name for name in sorted(names) if _is_kept(source, name)]
+
+
+def _is_kept(source: Input, name: str) -> bool:
+    """Return whether a document is made of this column too."""
+    if not source.metadata:
+        return True
+    return name in {source.id, source.title, source.text, *source.metadata}
+
+
+def _content_of(source: Input, fields: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
     """Return a hash that changes with a row: of its value that does so, or else of its cells.
 
-    The query is part of the first, since another query may give other cells of the same row.
+    The query is part of the first, since another query may give other cells of the same row. So are
+    the ``columns``, since a column may come or go while the query and the value stay.
     """
     stamp = fields[source.changed] if source.changed else None
     if stamp is None and fields[source.id] is not None:
         return digest("row", as_json(cells_of(source, fields)))
-    return digest("changed", source.query, str(stamp))
+    return digest("changed", source.query, as_json({"columns": list(columns)}), str(stamp))
 
 
 def _as_key(value: object) -> str:
@@ -159,13 +208,24 @@ def _as_key(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _checked(source: Input, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows; raises RowsError if they lack the column of ids or of texts."""
-    for name in (source.id, source.text):
-        if rows and name not in rows[0]:
-            known = ", ".join(rows[0])
-            raise RowsError(f"its query gives no column '{name}' but {known}; set id and text")
-    return rows
+def _checked(source: Input, columns: list[str]) -> list[str]:
+    """Return the columns of the query; raises RowsError if they lack one of the settings.
+
+    Without a title of its own in the settings, a query need not give one.
+    """
+    needed = [source.id, source.text, *source.metadata]
+    if source.title != Input.model_fields["title"].default:
+        needed.append(source.title)
+    if source.changed:
+        needed.append(source.changed)
+    for name in needed:
+        if name not in columns:
+            known = ", ".join(columns)
+            raise RowsError(
+                f"its query gives no column '{name}' but {known}; set id, title, text, metadata and"
+                " changed to columns that it gives, or correct the query"
+            )
+    return columns
 
 
 def _statement(source: Input, columns: Sequence[str]) -> Any:
@@ -222,8 +282,9 @@ def _connection(source: Input) -> Iterator[Any]:
     except ImportError:
         raise RowsError("the driver that its url names is not installed; install it") from None
     is_file = url.drivername.startswith(_SQLITE) and _is_file(url)
-    if is_file and not Path(str(url.database)).is_file():
-        # SQLite would make an empty database.
+    # SQLite would make an empty database. Unlike a method of Path, this raises no error for a
+    # folder that may not be read, or a share that is away.
+    if is_file and not os.path.isfile(str(url.database)):
         raise RowsError("the file that its url names is not there; correct its url")
     try:
         with engine.connect() as connection:

@@ -15,6 +15,7 @@ from pipeline.contract.conversion import (
 )
 from pipeline.documents.aliases import aliases_of
 from pipeline.documents.conversations import (
+    BROKEN_CHAT,
     LIST_OF_EXPORT,
     NO_NAMES,
     chat_fields,
@@ -268,10 +269,10 @@ def _slack_documents(
     date = PurePath(file.name).stem
     found = False
     for item in read_slack_day(text, names):
+        found = True
         if isinstance(item, Fault):
             yield item
             continue
-        found = True
         title = title_of(
             item.text, date, given=f"{channel} {date}", headings=False, order=params.title_order
         )
@@ -292,7 +293,8 @@ def _read_records(file: InputFile, text: str, columns: InputColumns) -> Iterator
     for item in read_json(text) if file.suffix == ".json" else read_jsonl(text):
         if isinstance(item, Record) and is_chat(item.fields):
             names = (columns.id, columns.title, columns.text)
-            yield Record(item.line, chat_fields(item.fields, names))
+            fields = chat_fields(item.fields, names)
+            yield Record(item.line, fields) if fields else Fault("parse", BROKEN_CHAT, item.line)
         else:
             yield item
 

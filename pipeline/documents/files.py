@@ -56,7 +56,7 @@ def list_files(
     """
     root = Path(folder)
     moment = time.time()
-    if not root.is_dir():
+    if not _may_be_folder(root):
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
     real_root = _real_path(folder)
@@ -87,6 +87,18 @@ def list_files(
     if kept:
         place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS]
     return Listing(tuple(found), tuple(sorted(mounted | empty)), moment, place)
+
+
+def _may_be_folder(place: Path) -> bool:
+    """Return whether there is a folder, or nobody can tell.
+
+    The file system of a share that is away answers with an error. So does the listing of the folder
+    then, which becomes its fault.
+    """
+    try:
+        return place.is_dir()
+    except OSError:
+        return True
 
 
 def _opened(file: InputFile, most_mb: int) -> Iterator[InputFile]:

@@ -91,7 +91,9 @@ def _environment(repository: str) -> dict[str, str]:
     """Return an environment in which git reads this repository, and none around it."""
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
     above = os.path.dirname(os.path.realpath(repository))
-    return {**inherited, "GIT_CEILING_DIRECTORIES": above, "GIT_NO_LAZY_FETCH": "1"}
+    # The hash of a file must tell its content, which git may otherwise replace by another one.
+    own = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1"}
+    return {**inherited, **own, "GIT_CEILING_DIRECTORIES": above}
 
 
 @contextmanager

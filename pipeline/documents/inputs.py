@@ -155,7 +155,8 @@ def _files_of(
             continue
         fault = _fault_of(name, blob.size, most_mb)
         if blob.is_module:
-            fault = ("unsupported", "a repository within; make it an input of its own")
+            # The reason of a link, since documents may have been in a folder of this name.
+            fault = ("outside", "a repository within; make it an input of its own")
         elif blob.is_link:
             fault = ("outside", "a link; name what it leads to")
         yield InputFile(

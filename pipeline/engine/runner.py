@@ -33,7 +33,11 @@ from pipeline.engine.documents.deletions import (
     refuse_deletions,
 )
 from pipeline.engine.documents.kept_documents import last_documents, record_before, with_kept
-from pipeline.engine.documents.row_deletions import refuse_imported_deletions, refuse_row_deletions
+from pipeline.engine.documents.row_deletions import (
+    refuse_imported_deletions,
+    refuse_input_deletions,
+    refuse_row_deletions,
+)
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.losses import (
     RECOVERED,
@@ -64,6 +68,7 @@ from pipeline.engine.usage.run_budget import Budget, Meter, metered, refuse_unpr
 from pipeline.engine.workflow import (
     IMPORTED_DOCUMENTS,
     INPUT_DOCUMENTS,
+    LOADER,
     OF_GRAPHRAG,
     READ_TABLE,
     REJECTS,
@@ -264,6 +269,14 @@ class Runner:
                     before_tables,
                     record.outputs[DOCUMENTS],
                     rejects,
+                    self.max_delete_ratio,
+                )
+            if step.verb.name == LOADER and self.max_delete_ratio is not None:
+                refuse_input_deletions(
+                    self.snapshots,
+                    last_documents(step, previous.steps, self.snapshots),
+                    record.outputs[DOCUMENTS],
+                    [source.name for source in getattr(step.params, "inputs", ())],
                     self.max_delete_ratio,
                 )
             if step.verb.name in OF_GRAPHRAG and self.max_delete_ratio is not None:

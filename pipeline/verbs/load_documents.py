@@ -261,12 +261,12 @@ def _read_file(
             fault = _duplicate_fault(item)
         else:
             fault = item
-        rejects.append(_reject_row(file, fault))
+        rejects.append(_reject_row(file, fault, params))
         if fault.reason == "parse":
             unparsed.append(fault)
     # A fault with a line is one of a record: the rest of the file was read.
     if unparsed and all(fault.line for fault in unparsed):
-        rejects.append(_reject_row(file, _partial_fault(unparsed)))
+        rejects.append(_reject_row(file, _partial_fault(unparsed), params))
     return rejects
 
 
@@ -309,13 +309,9 @@ def _partial_fault(unparsed: Sequence[Fault]) -> Fault:
     return Fault("in_part", f"read but for {lost}; mend the file")
 
 
-def _reject_row(file: InputFile, fault: Fault) -> dict[str, str]:
-    """Return a row of REJECTS; its id is the file, with the line or the page of the fault."""
-    place = file.name
-    if fault.line:
-        place = f"{file.name}:{fault.line}"
-    elif fault.page:
-        place = f"{file.name}#page={fault.page}"
+def _reject_row(file: InputFile, fault: Fault, params: LoadParams) -> dict[str, str]:
+    """Return a row of REJECTS; its id is the place of the fault."""
+    place = _place_of(file, fault, params)
     message = clean(f"{place}: {fault.message}")
     return {
         "step": "",
@@ -324,6 +320,23 @@ def _reject_row(file: InputFile, fault: Fault) -> dict[str, str]:
         "reason": fault.reason,
         "message": message,
     }
+
+
+def _place_of(file: InputFile, fault: Fault, params: LoadParams) -> str:
+    """Return the place of a fault: the file, with the line, the page or the column if there is one.
+
+    A row of a database that was read has the column. Its name alone would say that a source could
+    not be read, and the document of an earlier run would be kept.
+    """
+    if fault.line:
+        return f"{file.name}:{fault.line}"
+    if fault.page:
+        return f"{file.name}#page={fault.page}"
+    source = params.input_of(file.name) if file.kind == "sql" else None
+    if source and fault.reason in ("empty", "duplicate_id"):
+        column = source.text if fault.reason == "empty" else source.id
+        return f"{file.name}:{column}"
+    return file.name
 
 
 def _reject_kind(file: InputFile, fault: Fault) -> str:
@@ -381,7 +394,8 @@ def _with_cells(files: Sequence[InputFile], params: LoadParams) -> list[InputFil
         rows = [file for file in found.values() if file.name.startswith(source.prefix)]
         try:
             keys = [(file.fields or {})[source.id] for file in rows]
-            cells = rows_of_keys(source, keys) if keys else {}
+            listed = [file for file in params.listing.files if file.name.startswith(source.prefix)]
+            cells = rows_of_keys(source, keys, len(listed)) if keys else {}
         except RowsError as error:
             found |= {file.name: replace(file, fault=("io_error", str(error))) for file in rows}
             continue

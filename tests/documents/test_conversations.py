@@ -69,19 +69,45 @@ def test_a_conversation_of_chatgpt_is_a_document(tmp_path: Path):
     "broken",
     [
         {"mapping": {}},
-        {"current_node": None},
-        {"current_node": "no such"},
         {"mapping": {"answer": {"message": 7}}},
-        {"mapping": {"answer": []}},
         {"mapping": {"answer": {**node("answer", "answer", "user"), "parent": "answer"}}},
     ],
 )
-def test_a_broken_conversation_costs_itself_alone(tmp_path: Path, broken: dict[str, object]):
+def test_a_conversation_without_words_costs_itself_alone(tmp_path: Path, broken: dict[str, object]):
     other = {**CHAT, "conversation_id": "c2", "create_time": 1e300, "update_time": "?"}
     write(tmp_path, {"conversations.json": [{**CHAT, **broken}, other]})
     documents, reasons = read(tmp_path)
     assert list(documents["source"]) == ["conversations.json#c2"]
     assert reasons == {"conversations.json:1": "empty"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"current_node": None},
+        {"current_node": "no such"},
+        {"mapping": None},
+        {"mapping": []},
+        {"mapping": {"answer": []}},
+        {"mapping": {"answer": node("answer", "no such", "user", "Half of it.")}},
+    ],
+)
+def test_a_conversation_that_lacks_a_message_is_no_emptied_one(
+    tmp_path: Path, broken: dict[str, object]
+):
+    other = {**CHAT, "conversation_id": "c2"}
+    write(tmp_path, {"conversations.json": [{**CHAT, **broken}, other]})
+    documents, reasons = read(tmp_path)
+    assert list(documents["source"]) == ["conversations.json#c2"]
+    assert reasons == {"conversations.json": "in_part", "conversations.json:1": "parse"}
+
+
+def test_records_that_only_have_such_columns_are_read_as_records(tmp_path: Path):
+    record = {"id": "r1", "text": "A row.", "mapping": None, "current_node": "x"}
+    write(tmp_path, {"rows.json": [record]})
+    documents, reasons = read(tmp_path)
+    assert list(documents["text"]) == ["A row."]
+    assert reasons == {}
 
 
 PEOPLE = [
@@ -192,6 +218,10 @@ def test_a_damaged_export_keeps_what_it_gave(tmp_path: Path):
     assert sorted(kept(rejects)) == ["light/2024-05-03.json", "light/2024-05-04.json"]
     write(place, {"users.json": PEOPLE, "light/2024-05-04.json": [7, {"text": []}, {"ts": {}}]})
     assert night(folder)[0] == before
+    whole = json.dumps(DAY)
+    write(place, {"light/2024-05-03.json": whole[: whole.rindex("{")]})
+    assert night(folder)[0] == before, "the first messages of the day replaced the whole of it"
+    write(place, {"light/2024-05-03.json": DAY})
     write(place, {"light/2024-05-04.json": EXPORT["light/2024-05-04.json"]})
     assert kept(night(folder)[1]) == []
 

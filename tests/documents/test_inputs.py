@@ -1,9 +1,11 @@
 """Inputs beside the input folder: folders, git repositories and databases, each with its guards."""
 
+import errno
 import os
+import shutil
 import sqlite3
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline.documents import database_rows
 from pipeline.documents.git import BlobReader, GitError
+from pipeline.engine.plan import RunOptions
 from pipeline.errors import DataError, DeletionError, SettingsError
 from pipeline.settings.schema import Settings
 from pipeline.snapshots import objects
-from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
+from pipeline.verbs.load_documents import LoadParams, find_files, load_documents, read_files
 from tests.buckets import Bucket
 from tests.documents.test_archives import WORKFLOW, pack
 from tests.engine.documents.test_unread import kept, night
@@ -187,7 +191,64 @@ def test_bad_rows_are_rejects_and_the_others_are_read(tmp_path: Path):
     found, reasons = read(tmp_path, crm(database(tmp_path / "crm.sqlite", rows)))
     assert found["@crm/x.pdf"] == "Fine: é."
     assert found["@crm/2"] == "The light."
-    assert reasons == {"@crm/2": "duplicate_id", "@crm:1": "parse", "@crm/3": "empty"}
+    assert reasons == {"@crm/2:nr": "duplicate_id", "@crm:1": "parse", "@crm/3:body": "empty"}
+
+
+@pytest.mark.parametrize("changed", ["", "updated"])
+@pytest.mark.parametrize("gone", ["nr", "subject", "body", "owner"])
+def test_a_column_that_vanishes_leaves_the_input_unread(tmp_path: Path, gone: str, changed: str):
+    source = crm(database(tmp_path / "crm.sqlite", CASES), changed=changed)
+    with sqlite3.connect(tmp_path / "crm.sqlite") as connection:
+        connection.execute(f"ALTER TABLE cases RENAME COLUMN {gone} TO other")
+    connection.close()
+    _, rejects = load_documents(params_of(tmp_path, source))
+    assert list(rejects["row_id"]) == ["@crm"]
+    assert f"no column '{gone}' but" in rejects["message"].iloc[0]
+
+
+def test_sqlite_gives_no_names_of_columns_in_place_of_cells(tmp_path: Path):
+    """SQLite takes a name in quotes for a text where it knows no such column."""
+    source = crm(database(tmp_path / "crm.sqlite", CASES), id="Case", changed="updated")
+    assert read(tmp_path, source) == ({}, {"@crm": "io_error"})
+    source = crm(database(tmp_path / "crm.sqlite", CASES), changed="Changed on")
+    assert read(tmp_path, source) == ({}, {"@crm": "io_error"})
+
+
+def test_another_column_is_noticed_in_rows_whose_stamp_stays(tmp_path: Path):
+    source = crm(database(tmp_path / "crm.sqlite", CASES), changed="updated", metadata=[])
+    params = params_of(tmp_path, source)
+    before = find_files(params)["content"]
+    assert list(find_files(params)["content"]) == list(before)
+    with sqlite3.connect(tmp_path / "crm.sqlite") as connection:
+        connection.execute("ALTER TABLE cases ADD COLUMN region DEFAULT 'north'")
+    connection.close()
+    assert not set(find_files(params)["content"]) & set(before)
+
+
+def test_a_query_is_worked_out_once_where_most_of_its_rows_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database_rows, "_KEYS_A_QUERY", 2)
+    rows = [(number, "Case", f"Text {number}.", "x", 1) for number in range(20)]
+    source = crm(database(tmp_path / "crm.sqlite", rows), changed="updated")
+    params = params_of(tmp_path, source).with_listing()
+    conditions: list[object] = []
+    read_whole = database_rows._read_whole
+
+    def noted(connection: Any, source: Any, condition: Any = None) -> Any:
+        conditions.append(condition)
+        return read_whole(connection, source, condition)
+
+    monkeypatch.setattr(database_rows, "_read_whole", noted)
+    files = find_files(params)
+    documents, _ = read_files(files, params)
+    assert len(documents) == 20
+    assert conditions == [None]
+    conditions.clear()
+    documents, _ = read_files(files.iloc[:4], params)
+    assert len(documents) == 4
+    assert len(conditions) == 2
+    assert all(condition is not None for condition in conditions)
 
 
 @pytest.mark.parametrize("changed", ["", "updated"])
@@ -263,6 +324,14 @@ def test_a_folder_within_a_repository_is_none_and_git_is_led_to_no_other(
     for place in (repository, bare):
         found, reasons = read(tmp_path, {"name": "code", "type": "git", "url": str(place)})
         assert (len(found), reasons) == (3, {})
+
+
+def test_a_file_of_git_has_the_content_that_its_hash_names(tmp_path: Path, repository: Path):
+    write(tmp_path, {"other": "Another README"})
+    other = git(repository, "hash-object", "-w", str(tmp_path / "other")).strip()
+    git(repository, "replace", "HEAD:README.md", other)
+    found, _ = read(tmp_path, {"name": "code", "type": "git", "url": str(repository)})
+    assert found["@code/README.md"] == "# Mill\n\nOne."
 
 
 def test_a_file_of_git_that_breaks_off_is_no_content():
@@ -385,6 +454,29 @@ def test_an_input_that_was_no_mount_point_and_is_emptied_has_no_files(tmp_path: 
     assert [file.name for file in first.following(first.noted()).listing.files] == ["a.txt"]
 
 
+@pytest.mark.parametrize("error", [errno.ENOTCONN, errno.ESTALE, errno.EACCES])
+def test_a_share_that_answers_with_an_error_is_a_reject(
+    tmp_path: Path, error: int, monkeypatch: pytest.MonkeyPatch
+):
+    write(tmp_path, {"main/a.txt": "One.", "wiki/b.txt": "Two."})
+    away = str(tmp_path / "wiki")
+
+    def refused(do: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *arguments: Any, **options: Any) -> Any:
+            if str(path).startswith(away):
+                raise OSError(error, os.strerror(error))
+            return do(path, *arguments, **options)
+
+        return call
+
+    for name in ("stat", "scandir"):
+        monkeypatch.setattr(os, name, refused(getattr(os, name)))
+    found, reasons = read(tmp_path, {"name": "wiki", "url": away}, crm(f"sqlite:///{away}/x.db"))
+    assert found == {"a.txt": "One."}
+    closed = "unreadable" if error == errno.EACCES else "io_error"
+    assert reasons == {"@wiki": closed, "@crm": "io_error"}
+
+
 @pytest.fixture
 def folder(tmp_path: Path, repository: Path) -> ProjectFolder:
     folder = new_project(tmp_path / "mill", "embedded", {"a.txt": "A letter."}, workflow="short")
@@ -430,6 +522,68 @@ def test_a_first_run_whose_only_input_fails_says_which_and_why(tmp_path: Path):
         project.index()
     assert "no documents (1 io_error); @crm: " in str(refused.value)
     assert "correct its url; the stores are left" in str(refused.value)
+
+
+def test_what_is_no_input_keeps_no_document_whose_source_begins_like_its_name(
+    folder: ProjectFolder, repository: Path
+):
+    crm_file = folder.root / "crm.sqlite"
+    folder.write("@wiki", "A file that is named like the input.")
+    database(crm_file, [*CASES, ("2/b", "Sub", "A part.", "x", 1), ("2#c", "Sub", "C.", "x", 1)])
+    assert {"@crm/2", "@crm/2/b", "@crm/2#c", "@wiki/a.txt", "@code/docs/a.md"} < set(
+        night(folder)[0]
+    )
+    (folder.root / "wiki/a.txt").unlink()
+    shutil.rmtree(repository / "docs")
+    folder.edit_settings(max_delete_ratio=1)
+    write(repository, {"docs": "Now a file of no kind."})
+    commit(repository)
+    database(crm_file, [CASES[0], (2, "Light", None, "bob", 1)])
+    documents, rejects, _ = night(folder)
+    assert set(documents) == {"a.txt", "@code/README.md", "@crm/1"}
+    assert kept(rejects) == []
+
+
+def test_a_folder_that_became_a_repository_of_its_own_keeps_its_documents(
+    folder: ProjectFolder, repository: Path
+):
+    before = night(folder)[0]
+    commit_of_other = git(repository, "rev-parse", "HEAD").strip()
+    git(repository, "rm", "-rq", "docs")
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit_of_other},docs")
+    git(repository, "commit", "-q", "-m", "docs are a repository")
+    documents, rejects, _ = night(folder)
+    assert documents == before
+    assert sorted(kept(rejects)) == ["@code/docs/a.md", "@code/docs/b.csv#1"]
+
+
+def test_an_input_that_loses_most_of_its_documents_stops_the_run(folder: ProjectFolder):
+    many = {f"{number}.txt": f"Text {number}." for number in range(100)}
+    write(folder.root / "data/input", many)
+    rows = [(number, f"Case {number}", f"Case {number}.", "x", 1) for number in range(30)]
+    crm_file = folder.root / "crm.sqlite"
+    database(crm_file, rows)
+    night(folder)
+    database(crm_file, rows[:14])
+    with folder.open() as project:
+        with pytest.raises(DeletionError, match="input 'crm': 16 of its 30 documents are gone"):
+            project.index()
+        database(crm_file, [(nr + 100, *others) for nr, *others in rows[:14]])
+        with pytest.raises(DeletionError, match="input 'crm': 16 of its 30 documents are gone"):
+            project.index()
+        database(crm_file, rows[:15])
+        project.index()
+        database(crm_file, [])
+        project.index()
+        assert len(project.table("documents")) == 105, "15 rows are few enough for a person"
+        database(crm_file, rows)
+        project.index()
+        for name in list(many)[:60]:
+            folder.delete(name)
+        with pytest.raises(DeletionError, match="the input folder: 60 of its 101 documents"):
+            project.index()
+        project.index(options=RunOptions(allow_deletes=True))
+        assert len(project.table("documents")) == 75
 
 
 def test_a_bucket_that_fails_halfway_keeps_what_it_gave_before_and_gives_the_rest_later(

@@ -19,7 +19,8 @@ NOT_CONVERTED = "not_converted"
 NOT_ASKED = "not_asked"
 """The reason of a missing reply while a run is only estimated, such as that about a picture."""
 _NAMED = 3
-_ARCHIVE = ".zip"
+ARCHIVE = ".zip"
+"""The suffix of files that have others in them."""
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
 
 
@@ -134,7 +135,7 @@ def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
 def is_of(known: str, source: str) -> bool:
     """Check that a document's source is this source, a record of it (``file#key``), or a file of
     this archive."""
-    if source.lower().endswith(_ARCHIVE) and known.startswith(f"{source}/"):
+    if source.lower().endswith(ARCHIVE) and known.startswith(f"{source}/"):
         return True
     return known == source or known.startswith(f"{source}#")
 

@@ -19,6 +19,7 @@ from pipeline.contract.laws import Law
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.contract.schemas import STRING
 from pipeline.engine.documents.deletions import (
+    ARCHIVE,
     COLUMNS,
     DOCUMENTS,
     identities,
@@ -44,6 +45,9 @@ KEPT = "kept"
 NAMING = (SOURCE, SKIPPED)
 KEPT_UNREAD = "kept_unread"
 ALL = "."
+OUTSIDE = "outside"
+"""The reason of a link, which may stand where a folder with documents was."""
+BELOW = "/"
 
 
 def with_kept(
@@ -196,13 +200,27 @@ def keeps_nothing(
 
 
 def named_sources(rejects: pd.DataFrame) -> frozenset[str]:
-    """Return the names of the sources that were not read, or not whole."""
-    return frozenset(rejects.loc[rejects["kind"].isin(NAMING), "row_id"])
+    """Return the names of the sources that were not read, or not whole.
+
+    A name that may be that of a folder or an archive is there a second time, with a slash behind
+    it. A file that is no input is no folder: it says nothing of documents whose source begins like
+    its name, such as those of other objects of a bucket.
+    """
+    of_sources = rejects[rejects["kind"].isin(NAMING)]
+    found: set[str] = set()
+    for name, kind, reason in of_sources[["row_id", "kind", "reason"]].itertuples(index=False):
+        found.add(name)
+        if kind == SOURCE or reason == OUTSIDE or name.lower().endswith(ARCHIVE):
+            found.add(f"{name}{BELOW}")
+    return frozenset(found)
 
 
 def name_of(source: str, named: Collection[str]) -> str | None:
     """Return the name that is the source's, or that of the file or folder it is in; None if there
-    is none."""
+    is none.
+
+    ``named``: as `named_sources` returns it.
+    """
     if source in named:
         return source
     if ALL in named:
@@ -210,8 +228,9 @@ def name_of(source: str, named: Collection[str]) -> str | None:
     ends = [place for place, character in enumerate(source) if character in "#/"]
     # The longest name first: that of the file, then of the folders around it.
     for end in reversed(ends):
-        if source[:end] in named:
-            return source[:end]
+        name = source[:end]
+        if (f"{name}{BELOW}" if source[end] == BELOW else name) in named:
+            return name
     return None
 
 
