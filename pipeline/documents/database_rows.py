@@ -70,9 +70,7 @@ def count_rows(source: Input) -> int:
     from sqlalchemy import func, select
 
     with _connection(source) as connection:
-        _checked(source, _read(connection, _statement(source, ["*"]).limit(1)))
-        if source.changed:
-            connection.execute(_statement(source, [source.changed]).limit(1))
+        _columns_given(connection, source)
         rows = _statement(source, ["*"]).subquery()
         return connection.execute(select(func.count()).select_from(rows)).scalar_one()
 

@@ -3,11 +3,11 @@
 An input that cannot be listed is a file with a fault, named ``@name``: its documents are kept.
 """
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from pipeline.documents.bucket_reader import BucketReader
 from pipeline.documents.database_rows import RowsError, list_rows
@@ -136,7 +136,8 @@ def _fault_of(name: str, size: int, most_mb: int) -> tuple[str, str] | None:
 def _list_repository(source: Input, most_mb: int) -> list[InputFile]:
     """Return the files of a git repository."""
     repository = source.url.get_secret_value()
-    if not Path(repository).is_dir():
+    # Unlike a method of Path, this raises no error for a share that is away.
+    if not os.path.isdir(repository):
         return _failed(source, "unreadable", _NO_FOLDER)
     try:
         blobs = list_blobs(repository, source.ref)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from pipeline.documents import database_rows
 from pipeline.documents.git import BlobReader, GitError
-from pipeline.engine.plan import RunOptions
+from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DataError, DeletionError, SettingsError
 from pipeline.settings.schema import Settings
 from pipeline.snapshots import objects

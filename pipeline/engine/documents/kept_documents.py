@@ -229,7 +229,9 @@ def name_of(source: str, named: Collection[str]) -> str | None:
     # The longest name first: that of the file, then of the folders around it.
     for end in reversed(ends):
         name = source[:end]
-        if (f"{name}{BELOW}" if source[end] == BELOW else name) in named:
+        is_below_folder = source[end] == BELOW
+        wanted = f"{name}{BELOW}" if is_below_folder else name
+        if wanted in named:
             return name
     return None
 
