@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipeline.engine.run_options import RunOptions
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.ontology.other_forms import OntologyImport
+    from pipeline.verbs.read_lightrag import LightragIndex
 
 
 class Importing(Running):
@@ -83,16 +84,26 @@ class Importing(Running):
         Files of the input folder that a model would be asked about wait for the next run: a note
         says so. Raises UsageError if they are in the last run already, and for another workflow;
         SettingsError if a file is missing; DataError if one is damaged or was written by another
-        version.
+        version; DeletionError, with nothing copied, if too many documents or records of the last
+        run are gone.
         """
+        from pipeline.engine.documents.row_deletions import refuse_index_deletions
         from pipeline.engine.workflow import READ_LIGHTRAG
         from pipeline.runs.import_lightrag import take_edits, take_index
 
         self._refuse_workflow_without({READ_LIGHTRAG}, name)
         self._refuse_purged_index(source, name, of_workspace)
+
+        def check(index: LightragIndex) -> None:
+            if options is None or not options.allow_deletes:
+                refuse_index_deletions(
+                    self.snapshots, self.snapshots.manifest(name), index.documents,
+                    index.extractions, self.settings.max_delete_ratio,
+                )  # fmt: skip
+
         with self.runs.alone():
-            take_index(self, source, of_workspace)
-            notes = take_edits(self)
+            index = take_index(self, source, of_workspace, check)
+            notes = take_edits(self, index)
         report = self._index_import(name, "lightrag", progress, options)
         return replace(report, notes=(*report.notes, *notes))
 

@@ -4,7 +4,7 @@ import hashlib
 import html
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ CHUNKS = "kv_store_text_chunks.json"
 REPLIES = "kv_store_llm_response_cache.json"
 GRAPH = "graph_chunk_entity_relation.graphml"
 NEEDED = (DOCUMENTS, STATUS, CHUNKS, REPLIES)
+GRAPH_ELSEWHERE = "the graph, which is in another store"
+"""The entry for the graph among the files that are not read, if an index has none."""
 LEFT_OUT = "left_out.json"
 """The names of the files that a copy does not have."""
 READ = frozenset({*NEEDED, GRAPH, LEFT_OUT})
@@ -33,6 +35,16 @@ FIELDS_OF: Mapping[str, frozenset[str]] = {
     REPLIES: frozenset({"return", "cache_type"}),
 }
 """The fields of each file that the import needs. Earlier versions lack some of them."""
+_TEXT = ("text", (str,))
+KINDS: Mapping[str, Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    DOCUMENTS: {"content": _TEXT},
+    CHUNKS: {
+        "content": _TEXT,
+        "full_doc_id": _TEXT,
+        "llm_cache_list": ("list", (list, type(None))),
+    },
+}
+"""The kinds of fields, in words and as types. A text made of any other value would be false."""
 BETWEEN_FIELDS = "<|#|>"
 END = "<|COMPLETE|>"
 ENTITY_FIELDS, RELATION_FIELDS = 4, 5
@@ -56,10 +68,11 @@ def lightrag_digest(folder: Path) -> str:
     return digest(*parts)
 
 
-def copy_index(source: Path, target: Path) -> None:
+def copy_index(source: Path, target: Path, check: Callable[[Path], object]) -> None:
     """Make ``target`` a copy of the index: the fields that an import needs, and the graph.
 
-    An equal copy stays as it is. Raises as ``read_files``.
+    An equal copy stays as it is. ``check`` is called with the new copy; if it raises an error,
+    ``target`` stays as it is. Raises as ``read_files``.
     """
     files = read_files(source)
     with new_copy(target) as copy:
@@ -68,23 +81,38 @@ def copy_index(source: Path, target: Path) -> None:
         if (source / GRAPH).is_file():
             shutil.copyfile(source / GRAPH, copy / GRAPH)
         write_text(copy / LEFT_OUT, json.dumps(other_files(source)))
+        check(copy)
 
 
 def write_rows(path: Path, rows: Mapping[str, Row]) -> None:
-    """Write a file of an index with the fields that an import needs."""
+    """Write a file of an index with the fields that an import needs.
+
+    Raises DataError for a row that lacks a field, or has one of another kind.
+    """
+    refuse_other_rows(path.name, path.name, rows)
     kept = {id: {key: row[key] for key in FIELDS_OF[path.name]} for id, row in rows.items()}
-    write_text(path, json.dumps(kept, sort_keys=True))
+    try:
+        text = json.dumps(kept, sort_keys=True)
+    except TypeError as error:
+        raise DataError(
+            f"{path.name}: {error}; only indexes of LightRAG {VERSION} can be read"
+        ) from error
+    write_text(path, text)
 
 
 @contextmanager
 def new_copy(target: Path) -> Iterator[Path]:
     """Give a folder for a copy of an index, which takes the place of ``target`` at the end.
 
-    It does not if they are equal. What a killed import has left is removed first.
+    It does not if they are equal, or if the block raises an error. What a killed import has left
+    is removed first.
     """
     beside = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(beside, ignore_errors=True)
     copy, before = beside / "new", beside / "before"
+    if before.is_dir() and not target.exists():
+        # The import was killed between the two renames: this is the only copy.
+        before.rename(target)
+    shutil.rmtree(beside, ignore_errors=True)
     copy.mkdir(parents=True)
     yield copy
     if not _is_index(target) or lightrag_digest(copy) != lightrag_digest(target):
@@ -99,12 +127,16 @@ def _is_index(folder: Path) -> bool:
 
 
 def other_files(folder: Path) -> list[str]:
-    """Return the names of the files of an index that are not read, sorted."""
+    """Return the names of the files of an index that are not read, sorted.
+
+    GRAPH_ELSEWHERE is the last one if there is no graph.
+    """
     listed = folder / LEFT_OUT
     if listed.is_file():
         return [str(name) for name in json.loads(listed.read_text(encoding="utf-8"))]
-    names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted(name for name in names if name not in READ)
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    unread = sorted(name for name in names if name not in READ)
+    return unread if GRAPH in names else [*unread, GRAPH_ELSEWHERE]
 
 
 def read_files(folder: Path) -> dict[str, dict[str, Row]]:
@@ -143,15 +175,29 @@ def _read_json_rows(path: Path) -> dict[str, Row]:
         ) from error
     if not isinstance(found, dict):
         raise DataError(f"{path}: no object of rows; name the working folder of LightRAG {VERSION}")
-    for id, row in found.items():
-        missing = FIELDS_OF[path.name] - set(row if isinstance(row, dict) else ())
+    refuse_other_rows(str(path), path.name, found)
+    return found
+
+
+def refuse_other_rows(where: str, name: str, rows: Mapping[str, Any]) -> None:
+    """Raise DataError for a row that lacks a field, or has one of another kind.
+
+    ``name`` is that of the file of the rows, ``where`` how messages name it.
+    """
+    for id, row in rows.items():
+        missing = FIELDS_OF[name] - set(row if isinstance(row, dict) else ())
         if missing:
             names = ", ".join(sorted(missing))
             raise DataError(
-                f"{path}: row '{clean(id)[:80]}' has no {names}; only indexes of LightRAG {VERSION}"
-                f" can be read: let LightRAG {VERSION} index the documents"
+                f"{where}: row '{clean(id)[:80]}' has no {names}; only indexes of LightRAG"
+                f" {VERSION} can be read: let LightRAG {VERSION} index the documents"
             )
-    return found
+        for field, (kind, types) in KINDS.get(name, {}).items():
+            if not isinstance(row[field], types):
+                raise DataError(
+                    f"{where}: row '{clean(id)[:80]}' has no {kind} in {field}; take the row from"
+                    f" a backup, or let LightRAG {VERSION} write it again"
+                )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

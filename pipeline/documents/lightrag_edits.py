@@ -79,11 +79,14 @@ def fold(text: str) -> str:
     return "".join(filter(str.isalnum, plain.casefold())) or plain.strip()
 
 
-def find_edits(rows: Iterable[Row], said: Said, left_out: frozenset[str]) -> list[Edit]:
+def find_edits(
+    rows: Iterable[Row], said: Said, left_out: frozenset[str], lacking: frozenset[str]
+) -> list[Edit]:
     """Return the edits in the nodes and edges of a graph, in their order.
 
-    ``left_out`` has the ids of passages that are not imported: nodes and edges of these alone are
-    no edits.
+    ``left_out`` has the ids of passages that are not imported, and ``lacking`` those of passages
+    without one of their replies. Nodes and edges of these alone are no edits. Where a passage
+    lacks a reply, nobody knows who has written a type or a description, so it is no edit either.
     """
     nodes: dict[str, Row] = {}
     spellings: list[tuple[str, Row]] = []
@@ -95,7 +98,8 @@ def find_edits(rows: Iterable[Row], said: Said, left_out: frozenset[str]) -> lis
             key = fold(str(row["name"]))
             nodes[key] = row
             spellings.append((key, row))
-    graph = _Graph(nodes, spellings, sorted(edges, key=_place_of), said, left_out)
+    ordered = sorted(edges, key=_place_of)
+    graph = _Graph(nodes, spellings, ordered, said, left_out | lacking, lacking)
     return list(graph.edits())
 
 
@@ -104,16 +108,20 @@ class _Graph:
     """A graph of LightRAG and what replies say about it.
 
     ``nodes`` has one node of each key, ``spellings`` all: names may differ by case alone.
+    ``unread`` has the passages of which no reply or not every reply is read, ``lacking`` those of
+    them whose document is imported.
     """
 
     nodes: Mapping[str, Row]
     spellings: list[tuple[str, Row]]
     edges: list[Row]
     said: Said
-    left_out: frozenset[str]
+    unread: frozenset[str]
+    lacking: frozenset[str]
 
     def edits(self) -> Iterator[Edit]:
-        made = {key for key in self.nodes if key not in self.said.known}
+        unsaid = {key: node for key, node in self.nodes.items() if key not in self.said.known}
+        made = {key for key, node in unsaid.items() if self._is_imported(node)}
         renamed = self._find_renamed(made)
         for key, name in renamed.items():
             to = clean_name(str(self.nodes[key]["name"]))
@@ -143,7 +151,7 @@ class _Graph:
 
     def _is_imported(self, row: Row) -> bool:
         passages = _passages_of(row)
-        return not passages or not passages <= self.left_out
+        return not passages or not passages <= self.unread
 
     def _find_renamed(self, made: set[str]) -> dict[str, str]:
         """Return the former name of each node that a person has renamed.
@@ -172,10 +180,10 @@ class _Graph:
             placed = [one for one in waiting if any(end in sources for end in _pair_of(one))]
             for edge in placed:
                 yield self._statement(edge, sources, made)
-            left = [one for one in waiting if one not in placed]
             if not placed:
                 break
-            waiting = left
+            is_placed = set(map(id, placed))
+            waiting = [one for one in waiting if id(one) not in is_placed]
         for edge in waiting:
             yield Edit(_place_of(edge), "made by hand between nodes that no document names")
 
@@ -212,6 +220,8 @@ class _Graph:
             yield Edit(name, "made by hand", fields)
 
     def _edited_node(self, node: Row, said_as: str) -> Iterator[Edit]:
+        if _passages_of(node) & self.lacking:
+            return
         name = clean_name(str(node["name"]))
         type = str(node.get("entity_type", ""))
         if type.lower() not in NO_TYPE and fold(type) not in self.said.types[said_as]:
@@ -223,7 +233,7 @@ class _Graph:
             yield Edit(name, f"no reply gives this description ({text[:120]})", fields)
 
     def _edited_edge(self, edge: Row, directions: set[tuple[str, str]]) -> Iterator[Edit]:
-        if not self._is_edited(edge):
+        if _passages_of(edge) & self.lacking or not self._is_edited(edge):
             return
         text = _description_of(edge)
         for source, target in sorted(directions):
@@ -233,6 +243,11 @@ class _Graph:
 
     def _is_edited(self, row: Row) -> bool:
         return any(fold(part) not in self.said.texts for part in _parts_of(row))
+
+
+def count_rows_of(rows: Iterable[Row], passages: frozenset[str]) -> int:
+    """Return the number of nodes and edges that come from these passages alone."""
+    return sum(1 for row in rows if _passages_of(row) and _passages_of(row) <= passages)
 
 
 def _pair_of(edge: Row) -> tuple[str, ...]:

@@ -1,18 +1,21 @@
 """Copy an index that LightRAG 1.5.7 keeps in PostgreSQL into the files that an import reads."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
 from pipeline.documents.lightrag import (
     CHUNKS,
     DOCUMENTS,
     GRAPH,
+    GRAPH_ELSEWHERE,
     LEFT_OUT,
     REPLIES,
     STATUS,
@@ -23,6 +26,7 @@ from pipeline.documents.lightrag import (
 )
 from pipeline.errors import DataError, SettingsError, StoreError
 from pipeline.files import write_text
+from pipeline.text.ids import clean
 
 SCHEMES = ("postgresql://", "postgres://")
 SECONDS = 30
@@ -55,15 +59,21 @@ READ = frozenset(
 )
 """The tables that are read, and those of the graph."""
 
+_NO_XML = re.compile("[\ufffe\uffff]")
+"""Characters that GraphML cannot hold, besides those that ``clean`` removes."""
+
 Connection = psycopg.Connection[Any]
 
 
-def copy_tables(url: str, workspace: str, target: Path) -> None:
+def copy_tables(
+    url: str, workspace: str, target: Path, check: Callable[[Path], object] = lambda copy: None
+) -> None:
     """Make ``target`` a copy of the index in the tables of a database.
 
     ``workspace`` is LightRAG's, or "" if the tables have one alone. An equal copy stays as it is.
-    Raises StoreError if the database cannot be reached, SettingsError if it has no such workspace,
-    DataError if its tables are of another version.
+    ``check`` is called with the new copy; if it raises an error, ``target`` stays as it is.
+    Raises StoreError if the database cannot be reached or read, SettingsError if it has no such
+    workspace, DataError if its tables are of another version.
     """
     with _connected(url) as connection:
         name = _choose_workspace(connection, workspace)
@@ -77,13 +87,15 @@ def copy_tables(url: str, workspace: str, target: Path) -> None:
             read = READ | {NODES, EDGES} if has_graph else READ
             others = sorted(tables - read)
             if not has_graph:
-                others.append("the graph, which is in another store")
+                others.append(GRAPH_ELSEWHERE)
             write_text(copy / LEFT_OUT, json.dumps(others))
+            check(copy)
 
 
 @contextmanager
 def _connected(url: str) -> Iterator[Connection]:
     """Connect to the database for reading one state of it; no message has the address."""
+    _refuse_unclear(url)
     try:
         connect = psycopg.Connection[Any].connect
         connection = connect(url, row_factory=dict_row, connect_timeout=SECONDS)
@@ -91,11 +103,6 @@ def _connected(url: str) -> Iterator[Connection]:
         raise StoreError(
             f"import lightrag: the database does not answer ({error}); check the address, and set"
             " PGPASSWORD if it needs a password"
-        ) from None
-    except psycopg.Error:
-        # The message of the library would show the address.
-        raise SettingsError(
-            "import lightrag: no readable address; write postgresql://USER@HOST:PORT/DATABASE"
         ) from None
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
@@ -111,6 +118,32 @@ def _connected(url: str) -> Iterator[Connection]:
                 f"import lightrag: {error.diag.message_primary}; only tables of LightRAG {VERSION}"
                 " can be read"
             ) from error
+        except psycopg.Error as error:
+            fact = error.diag.message_primary or str(error)
+            raise StoreError(
+                f"import lightrag: the database does not give the index ({fact}); allow reading"
+                " it, or import again"
+            ) from error
+
+
+def _refuse_unclear(url: str) -> None:
+    """Raise SettingsError for an address that cannot be read, or whose parts may be a password.
+
+    A password with an unquoted / or @ ends up in another part, which messages of the library show.
+    """
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        # The message of the library would show the address.
+        parts = {"port": url}
+    ports = str(parts.get("port") or "").replace(",", "")
+    # The name of an abstract socket begins with an @.
+    host, database = str(parts.get("host") or "")[1:], str(parts.get("dbname") or "")
+    if (ports and not ports.isdecimal()) or "@" in host + database:
+        raise SettingsError(
+            "import lightrag: no readable address; write postgresql://USER@HOST:PORT/DATABASE, and"
+            " the password into PGPASSWORD"
+        )
 
 
 def _choose_workspace(connection: Connection, wanted: str) -> str:
@@ -140,12 +173,22 @@ def _write_graph(connection: Connection, workspace: str, path: Path) -> None:
 
     graph = nx.Graph()
     for row in connection.execute(GRAPH_NODES, [workspace]):
-        graph.add_node(row["id"], **_scalars(row["properties"]))
+        graph.add_node(_without_control(row["id"]), **_scalars(row["properties"]))
     for row in connection.execute(GRAPH_EDGES, [workspace]):
-        graph.add_edge(row["src_id"], row["tgt_id"], **_scalars(row["properties"]))
+        ends = _without_control(row["src_id"]), _without_control(row["tgt_id"])
+        graph.add_edge(*ends, **_scalars(row["properties"]))
     nx.write_graphml(graph, path)
 
 
 def _scalars(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that GraphML can hold."""
-    return {key: cell for key, cell in properties.items() if isinstance(cell, str | int | float)}
+    cells: dict[str, Any] = {}
+    for key, cell in properties.items():
+        if isinstance(cell, str | int | float):
+            cells[_without_control(key)] = _without_control(cell) if isinstance(cell, str) else cell
+    return cells
+
+
+def _without_control(text: str) -> str:
+    """Return the text without the characters that GraphML cannot hold."""
+    return _NO_XML.sub("", clean(text))

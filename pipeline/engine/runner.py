@@ -34,6 +34,7 @@ from pipeline.engine.documents.deletions import (
 )
 from pipeline.engine.documents.kept_documents import last_documents, record_before, with_kept
 from pipeline.engine.documents.row_deletions import (
+    GUARDED,
     refuse_imported_deletions,
     refuse_input_deletions,
     refuse_row_deletions,
@@ -69,7 +70,6 @@ from pipeline.engine.workflow import (
     IMPORTED_DOCUMENTS,
     INPUT_DOCUMENTS,
     LOADER,
-    OF_GRAPHRAG,
     READ_TABLE,
     REJECTS,
     Step,
@@ -279,9 +279,10 @@ class Runner:
                     [source.name for source in getattr(step.params, "inputs", ())],
                     self.max_delete_ratio,
                 )
-            if step.verb.name in OF_GRAPHRAG and self.max_delete_ratio is not None:
+            if step.verb.name in GUARDED and self.max_delete_ratio is not None:
                 last = record_before(step, previous.steps, self.snapshots)
-                refuse_imported_deletions(last, record, self.max_delete_ratio)
+                rows = {name: snapshot.rows for name, snapshot in record.outputs.items()}
+                refuse_imported_deletions(step.verb.name, last, rows, self.max_delete_ratio)
             for table in (INPUT_DOCUMENTS, IMPORTED_DOCUMENTS):
                 if table in step.outputs.values() and self.max_delete_ratio is not None:
                     # A few files beside a large index may all be gone: the ratio of all is small.

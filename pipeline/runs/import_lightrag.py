@@ -1,9 +1,11 @@
 """Take over an index of LightRAG into a project, before a workflow reads it."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from pipeline.corrections.conflicts import find_conflict
 from pipeline.corrections.decisions import Decision
@@ -16,32 +18,54 @@ from pipeline.runs.corrections import lock_corrections
 from pipeline.runs.services import Services
 from pipeline.settings.schema import LightragSettings
 
+if TYPE_CHECKING:
+    from pipeline.verbs.read_lightrag import LightragIndex
+
 WRITTEN = "data/lightrag-corrections.json"
 """The file with the ids of the corrections that imports have added."""
 SHOWN = 3
 """The number of names that a note shows."""
+_ADDRESS = re.compile(r"\s*(?P<scheme>[A-Za-z][\w+.-]+):/|.*\bpassword=", re.DOTALL)
+"""The beginning of an address, which may have a password. A Path makes one slash of two."""
 
 
-def take_index(project: Services, source: str | Path, workspace: str = "") -> None:
-    """Copy an index to the project, so that later runs need LightRAG no more.
+def take_index(
+    project: Services,
+    source: str | Path,
+    workspace: str,
+    check: "Callable[[LightragIndex], None]",
+) -> "LightragIndex":
+    """Copy an index to the project, so that later runs need LightRAG no more. Return what it has.
 
     ``source`` is a folder, or the address of a PostgreSQL, whose ``workspace`` is read. Nothing is
-    copied if settings name this folder as ``lightrag.path``. Raises UsageError if they name another
-    one, which may be in use by LightRAG. Raises as ``copy_index`` and ``copy_tables``.
+    copied if settings name this folder as ``lightrag.path``, or if ``check`` raises an error.
+    Raises UsageError if they name another one, which may be in use by LightRAG. Raises as
+    ``copy_index`` and ``copy_tables``.
     """
+    from pipeline.verbs.read_lightrag import examine_lightrag
+
+    found: list[LightragIndex] = []
+
+    def examine(folder: Path) -> None:
+        index = examine_lightrag(folder)
+        check(index)
+        found.append(index)
+
     target = project.lightrag_folder
     is_address = _is_address(source)
     if not is_address and Path(source).resolve() == target.resolve():
-        return
+        examine(target)
+        return found[0]
     if project.settings.lightrag.path != LightragSettings().path:
         raise UsageError(
             f"lightrag.path: it names {target}, another place than that of the index; import this"
             " one, or remove lightrag.path from settings.yaml"
         )
     if is_address:
-        copy_tables(str(source), workspace, target)
+        copy_tables(str(source), workspace, target, examine)
     else:
-        copy_index(Path(source), target)
+        copy_index(Path(source), target, examine)
+    return found[0]
 
 
 @contextmanager
@@ -58,30 +82,31 @@ def open_index(source: str | Path, workspace: str = "") -> Iterator[Path]:
 def _is_address(source: str | Path) -> bool:
     """Return whether an index is in a PostgreSQL, and not in a folder.
 
-    Raises UsageError for the address of another database, without it: it may have a password.
+    Raises UsageError for any other address, without it: it may have a password.
     """
     address = str(source)
     if address.startswith(SCHEMES):
         return True
-    # A Path makes one slash of two, so a string alone is recognised as an address.
-    scheme, separator, _ = address.partition("://")
-    if separator and not Path(address).exists():
+    other = _ADDRESS.match(address)
+    if other and not Path(address).exists():
         raise UsageError(
-            f"import lightrag: {scheme} is not read; name LightRAG's working folder, or its"
-            " PostgreSQL by postgresql://USER@HOST:PORT/DATABASE"
+            f"import lightrag: {other['scheme'] or 'such an address'} is not read; name LightRAG's"
+            " working folder, or its PostgreSQL by postgresql://USER@HOST:PORT/DATABASE, with the"
+            " password in PGPASSWORD"
         )
     return False
 
 
-def take_edits(project: Services) -> list[str]:
+def take_edits(project: Services, index: "LightragIndex") -> list[str]:
     """Add a line to corrections.jsonl for each edit of a person in the index, and return notes.
 
     A line of an earlier import whose edit the index no longer has is removed. A line that somebody
-    has taken back or changed since is not added again.
+    has taken back or changed since is not added again. All lines stay if the graph cannot be read.
     """
-    from pipeline.verbs.read_lightrag import list_edits
-
-    found = list_edits(project.lightrag_folder)
+    found = index.edits
+    if found is None:
+        kept = "corrections of earlier imports stay as they are"
+        return [f"edits by hand: the index has no graph that can be read; {kept}"]
     decisions = {one.id: one for _, one in found if one is not None}
     added, refused = _sync(project, decisions)
     notes: list[str] = []
@@ -110,16 +135,10 @@ def _sync(
         lines = [line.decision for line in read_lines(file)]
         kept = [one for one in lines if one.id not in written or one.id in decisions]
         present = {one.id for one in kept} | written
-        added = 0
-        for id, decision in decisions.items():
-            if id in present:
-                continue
-            conflict = find_conflict([*kept, decision])
-            if conflict is None:
-                kept.append(decision)
-                added += 1
-            else:
-                refused.append((decision, conflict.fact))
+        new = [decision for id, decision in decisions.items() if id not in present]
+        before = len(kept)
+        _add_without_conflict(new, kept, refused)
+        added = len(kept) - before
         if kept != lines:
             write_decisions(file, kept)
         of_refused = {decision.id for decision, _ in refused}
@@ -127,3 +146,22 @@ def _sync(
         if ids or written:
             write_json(record, {"ids": ids})
     return added, refused
+
+
+def _add_without_conflict(
+    new: Sequence[Decision], kept: list[Decision], refused: list[tuple[Decision, str]]
+) -> None:
+    """Add to ``kept``, in their order, the new decisions that contradict none before them.
+
+    The others are added to ``refused``, with the fact. Halves are tried where all together
+    contradict something, since each look goes through all decisions.
+    """
+    conflict = find_conflict([*kept, *new])
+    if conflict is None:
+        kept.extend(new)
+    elif len(new) == 1:
+        refused.append((new[0], conflict.fact))
+    else:
+        middle = len(new) // 2
+        _add_without_conflict(new[:middle], kept, refused)
+        _add_without_conflict(new[middle:], kept, refused)

@@ -18,6 +18,7 @@ from pipeline.corrections.file import make_decision
 from pipeline.documents.lightrag import (
     CHUNKS,
     GRAPH,
+    GRAPH_ELSEWHERE,
     REPLIES,
     STATUS,
     Row,
@@ -27,11 +28,11 @@ from pipeline.documents.lightrag import (
     records_of,
 )
 from pipeline.documents.lightrag import DOCUMENTS as DOCUMENTS_FILE
-from pipeline.documents.lightrag_edits import Edit, Said, find_edits, fold
+from pipeline.documents.lightrag_edits import Edit, Said, count_rows_of, find_edits, fold
 from pipeline.documents.metadata import content_hash
 from pipeline.documents.own_tables.graphml import read_graphml
 from pipeline.documents.records import Fault
-from pipeline.errors import SettingsError
+from pipeline.errors import SettingsError, counted
 from pipeline.models.base import Tokenizer
 from pipeline.models.parse.records import Entity, Relationship
 from pipeline.text.ids import clean, document_id, match_key, text_unit_id
@@ -101,10 +102,10 @@ def read_lightrag(
 
     Extractions come from the cached replies of the passages, so relationships have the direction
     that LightRAG's own graph has lost. If a reply and its gleaning name the same thing, the longer
-    description counts, as in LightRAG. Each record has weight 1. Documents that are not finished
-    are left out. Vectors are never read. Parts of the graph that no reply gives are rejects of the
-    reason by_hand, or of not_imported if no correction can express them. Other reasons are
-    unfinished, dangling, empty, record and one_name.
+    description counts, as in LightRAG. Each record has weight 1. Documents that are not finished,
+    or have no passage, are left out. Vectors are never read. Parts of the graph that no reply
+    gives are rejects of the reason by_hand, or of not_imported if no correction can express them.
+    Other reasons are unfinished, incomplete, duplicate_id, dangling, empty, record and one_name.
 
     Raises SettingsError if a file is missing, DataError if one is damaged or of another version.
     """
@@ -115,7 +116,7 @@ def read_lightrag(
     units = _read_units(files[CHUNKS], documents, tokenizer, rejects)
     extractions = _read_extractions(units, files[REPLIES], rejects)
     edits = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
-    _tell_edits(edits, rejects)
+    _tell_edits(edits or (), rejects)
     _tell_one_name(extractions, rejects)
     _tell_other_files(folder, rejects)
     return (
@@ -130,6 +131,7 @@ def _read_documents(files: Mapping[str, Mapping[str, Row]], rejects: _Rejects) -
     """Return the rows of the finished documents by LightRAG's id."""
     found: dict[str, Row] = {}
     sources: set[str] = set()
+    with_passages = {row["full_doc_id"] for row in files[CHUNKS].values()}
     # Of two documents with one path, the first id has it, in files and in a database alike.
     for theirs, row in sorted(files[DOCUMENTS_FILE].items()):
         status = str(files[STATUS].get(theirs, {}).get("status", "not in the file"))
@@ -141,10 +143,18 @@ def _read_documents(files: Mapping[str, Mapping[str, Row]], rejects: _Rejects) -
             message = f"its text is in other files (parse_format {row['parse_format']})"
             rejects.add(DOCUMENTS_FILE, theirs, "row", "not_imported", message)
             continue
+        if theirs not in with_passages:
+            message = f"{CHUNKS} has no passage of it; let LightRAG index it again"
+            rejects.add(DOCUMENTS_FILE, theirs, "row", "incomplete", message)
+            continue
         path = clean(str(row["file_path"] or ""))
         source = clean(theirs) if path in NO_PATH or path in sources else path
+        if source in sources:
+            message = f"another document is called '{source[:SHOWN]}'; give it another path"
+            rejects.add(DOCUMENTS_FILE, theirs, "row", "duplicate_id", message)
+            continue
         sources.add(source)
-        found[theirs] = _document(source, clean(str(row["content"])))
+        found[theirs] = _document(source, clean(row["content"]))
     for theirs in files[STATUS].keys() - files[DOCUMENTS_FILE].keys():
         rejects.add(STATUS, theirs, "row", "unfinished", f"it has no text in {DOCUMENTS_FILE}")
     return found
@@ -179,8 +189,8 @@ def _read_units(
     homeless = 0
     ordered = sorted(chunks.items(), key=lambda chunk: _place_of(chunk[1]))
     for theirs, chunk in ordered:
-        document = documents.get(str(chunk["full_doc_id"]))
-        text = clean(str(chunk["content"]))
+        document = documents.get(chunk["full_doc_id"])
+        text = clean(chunk["content"])
         if document is None:
             homeless += 1
             continue
@@ -278,17 +288,29 @@ def _records_of_unit(unit: _Unit, replies: Mapping[str, Row], rejects: _Rejects)
                 yield record
 
 
-def list_edits(folder: Path) -> list[tuple[Edit, Decision | None]]:
-    """Return what people have made or edited in the graph of an index, each with a decision.
+@dataclass(frozen=True)
+class LightragIndex:
+    """The content of an index, as an import examines it before it takes it.
 
-    The decision is None for what no line of corrections.jsonl can express. Raises as
-    ``read_lightrag``.
+    ``documents`` has rows of DOCUMENTS; ``extractions`` is the number of records of all replies.
+    ``edits`` are what people have made or edited in the graph, each with a decision, which is None
+    for what no line of corrections.jsonl can express. It is None if there is no graph that can be
+    read.
     """
+
+    documents: pd.DataFrame
+    extractions: int
+    edits: Sequence[tuple[Edit, Decision | None]] | None
+
+
+def examine_lightrag(folder: Path) -> LightragIndex:
+    """Return what an index has. Raises as ``read_lightrag``."""
     files, rejects = read_files(folder), _Rejects()
     documents = _read_documents(files, rejects)
     units = _read_units(files[CHUNKS], documents, _NoTokens(), rejects)
     extractions = _read_extractions(units, files[REPLIES], rejects)
-    return _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
+    edits = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
+    return LightragIndex(DOCUMENTS.frame(list(documents.values())), len(extractions), edits)
 
 
 class _NoTokens:
@@ -310,21 +332,42 @@ def _find_edits(
     units: Iterable[_Unit],
     extractions: Iterable[Row],
     rejects: _Rejects,
-) -> list[tuple[Edit, Decision | None]]:
-    """Return the edits of the graph and their decisions; unreadable rows are added to the
-    rejects."""
+) -> list[tuple[Edit, Decision | None]] | None:
+    """Return the edits of the graph and their decisions; None if no graph can be read.
+
+    A graph that is damaged is added to the rejects, and so is the number of rows of which nobody
+    knows whether they are edits.
+    """
     if not path.is_file():
-        return []
+        return None
     rows: list[Mapping[str, Any]] = []
     for row in read_graphml(path):
         if isinstance(row, Fault):
-            rejects.add(GRAPH, "", "row", "parse", row.message)
-        else:
-            rows.append(row.fields)
-    chunks = files[CHUNKS].items()
-    left_out = frozenset(id for id, one in chunks if str(one["full_doc_id"]) not in documents)
-    edits = find_edits(rows, _said(files[REPLIES], documents, units, extractions), left_out)
+            rejects.add(GRAPH, "", "row", "parse", f"{row.message}; no edit in it is taken")
+            return None
+        rows.append(row.fields)
+    left_out = frozenset(
+        id for id, chunk in files[CHUNKS].items() if chunk["full_doc_id"] not in documents
+    )
+    lacking = frozenset(
+        id for id, chunk in files[CHUNKS].items() if _lacks_reply(chunk, files[REPLIES])
+    )
+    lacking -= left_out
+    number = count_rows_of(rows, lacking)
+    if number:
+        message = (
+            f"{counted(number, 'node or edge', 'nodes and edges')} of passages without a reply"
+        )
+        rejects.add(GRAPH, "", "row", "dangling", message)
+    said = _said(files[REPLIES], documents, units, extractions)
+    edits = find_edits(rows, said, left_out, lacking)
     return [(edit, _decide(edit)) for edit in edits]
+
+
+def _lacks_reply(chunk: Row, replies: Mapping[str, Row]) -> bool:
+    """Check that a passage has no reply, or that one of its replies is not there."""
+    keys = chunk["llm_cache_list"] or ()
+    return not keys or any(str(key) not in replies for key in keys)
 
 
 def _said(
@@ -393,6 +436,8 @@ def _tell_other_files(folder: Path, rejects: _Rejects) -> None:
     for name in other_files(folder):
         if "vdb_" in name:
             message = "vectors are made anew: another text, and another model"
+        elif name == GRAPH_ELSEWHERE:
+            message = "edits by hand in it are not found"
         else:
             message = "it holds nothing that the replies and texts do not give"
         rejects.add(name, "", "skipped", "not_imported", message)

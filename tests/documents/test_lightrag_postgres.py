@@ -163,3 +163,28 @@ def test_an_address_of_another_database_is_refused_without_it():
     ):
         pass
     assert "secret" not in str(refused.value)
+
+
+def test_a_table_that_may_not_be_read_is_told(url: str, tmp_path: Path):
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE stranger LOGIN")
+    stranger = url.replace("postgres:@", "stranger:@")
+    assert stranger != url
+    with pytest.raises(StoreError, match=r"permission denied for table .*; allow reading it"):
+        copy_tables(stranger, "", tmp_path / "copy")
+
+
+def test_characters_that_graphml_lacks_end_no_import(url: str, tmp_path: Path):
+    cells = {"entity_type": "be\x07ll", "description": "It \x1brings.\uffff"}
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO lightrag_graph_nodes (workspace, id, properties) VALUES ('w', %s, %s)",
+            ["Old\x01 Margit", Jsonb(cells)],
+        )
+        connection.commit()
+        try:
+            copy_tables(url, "w", tmp_path / "copy")
+        finally:
+            connection.execute("DELETE FROM lightrag_graph_nodes WHERE id LIKE 'Old%'")
+    graph: Any = nx.read_graphml(tmp_path / "copy" / GRAPH)
+    assert graph.nodes["Old Margit"] == {"entity_type": "bell", "description": "It rings."}

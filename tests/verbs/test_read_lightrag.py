@@ -15,8 +15,8 @@ from pipeline.documents.lightrag import records_of
 from pipeline.errors import DataError, SettingsError
 from pipeline.verbs.read_lightrag import (
     LightragParams,
+    examine_lightrag,
     folder_digest,
-    list_edits,
     read_lightrag,
 )
 from tests.verbs.lightrag_folders import GRAPH, INDEX, edit_graph
@@ -104,7 +104,8 @@ def test_no_node_that_a_reply_gives_is_told(index: Path):
 
 def test_edits_of_a_graph_are_decisions(index: Path):
     edit_graph(index)
-    edits = list_edits(index)
+    edits = examine_lightrag(index).edits
+    assert edits is not None
     lost = {edit.place for edit, decision in edits if decision is None}
     # Nobody knows whether a node that is gone was deleted or merged into another one.
     assert lost == {"Lonely Rock", "林秋雁"}
@@ -134,7 +135,7 @@ def test_edits_of_a_graph_are_decisions(index: Path):
 
 
 def test_nodes_of_documents_that_are_not_finished_are_no_edits(index: Path):
-    before = list_edits(index)
+    before = examine_lightrag(index).edits
     rows = json.loads((index / CHUNKS).read_text(encoding="utf-8"))
     unfinished = next(
         id for id, row in rows.items() if row["content"].startswith("The model fails")
@@ -142,7 +143,10 @@ def test_nodes_of_documents_that_are_not_finished_are_no_edits(index: Path):
     graph: Any = nx.read_graphml(index / GRAPH)
     graph.add_node("Half Done", entity_type="x", description="Half.", source_id=unfinished)
     nx.write_graphml(graph, index / GRAPH)
-    assert len(list_edits(index)) == len(before)
+    after = examine_lightrag(index).edits
+    assert before
+    assert after
+    assert len(after) == len(before)
 
 
 def test_a_missing_reply_is_told(index: Path):
@@ -170,6 +174,73 @@ def test_another_version_is_refused(index: Path):
     edit(index / CHUNKS, lambda chunks: [chunk.pop("llm_cache_list") for chunk in chunks.values()])
     with pytest.raises(DataError, match=r"no llm_cache_list; only indexes of LightRAG 1\.5\.7"):
         read(index)
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "cell"),
+    [
+        ("kv_store_full_docs.json", "content", None),
+        (CHUNKS, "content", ["a text"]),
+        (CHUNKS, "llm_cache_list", 5),
+        (CHUNKS, "llm_cache_list", "default:extract:1"),
+    ],
+)
+def test_a_field_of_another_kind_is_refused_and_made_no_text(
+    index: Path, file: str, field: str, cell: Any
+):
+    edit(index / file, lambda rows: rows[min(rows)].update({field: cell}))
+    with pytest.raises(DataError, match=rf"{file}: row '.*' has no (text|list) in {field}"):
+        read(index)
+
+
+def test_a_finished_document_without_a_passage_is_told_and_left_out(index: Path):
+    rows = json.loads((index / CHUNKS).read_text(encoding="utf-8"))
+    lost = next(row["full_doc_id"] for row in rows.values() if row["llm_cache_list"])
+    edit(
+        index / CHUNKS,
+        lambda chunks: [chunks.pop(id) for id, row in rows.items() if row["full_doc_id"] == lost],
+    )
+    tables = read(index)
+    assert len(tables["documents"]) == 3
+    assert any(lost in one and f"{CHUNKS} has no passage" in one
+               for one in messages(tables, "incomplete"))  # fmt: skip
+
+
+def test_documents_of_one_name_are_not_taken_for_one(index: Path):
+    def name_alike(rows: Any) -> None:
+        one, two = sorted(rows)[:2]
+        rows[one]["file_path"], rows[two]["file_path"] = two, ""
+
+    edit(index / "kv_store_full_docs.json", name_alike)
+    tables = read(index)
+    assert tables["documents"]["id"].is_unique
+    assert len(messages(tables, "duplicate_id")) == 1
+
+
+def test_a_graph_that_cannot_be_read_tells_of_no_edits(index: Path):
+    path = index / GRAPH
+    path.write_bytes(path.read_bytes()[:2000])
+    tables = read(index)
+    assert "no edit in it is taken" in messages(tables, "parse")[0]
+    assert messages(tables, "by_hand") == []
+    assert not any("a person has" in one for one in messages(tables, "not_imported"))
+    path.unlink()
+    assert any("edits by hand in it are not found" in one
+               for one in messages(read(index), "not_imported"))  # fmt: skip
+    assert examine_lightrag(index).edits is None
+
+
+def test_what_a_lost_reply_has_given_is_no_edit_of_a_person(index: Path):
+    before = examine_lightrag(index).edits
+    chunks = json.loads((index / CHUNKS).read_text(encoding="utf-8"))
+    lamp = next(row for row in chunks.values() if row["content"].startswith("Ada Holm built"))
+    edit(index / REPLIES, lambda replies: [replies.pop(key) for key in lamp["llm_cache_list"]])
+    after = examine_lightrag(index).edits
+    assert before is not None
+    assert after is not None
+    assert {edit.place for edit, _ in after} <= {edit.place for edit, _ in before}
+    told = messages(read(index), "dangling")
+    assert any("4 nodes and edges of passages without a reply" in one for one in told), told
 
 
 def test_the_stamp_follows_the_content(index: Path):

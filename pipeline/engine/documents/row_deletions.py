@@ -2,14 +2,26 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import pandas as pd
 
 from pipeline.contract.cells import as_frame
-from pipeline.engine.documents.deletions import COLUMNS, ON_PURPOSE, identities
+from pipeline.engine.documents.deletions import (
+    COLUMNS,
+    DOCUMENTS,
+    ON_PURPOSE,
+    check_deletions,
+    identities,
+)
+from pipeline.engine.workflow import (
+    IMPORTED_DOCUMENTS,
+    READ_GRAPHRAG,
+    READ_GRAPHRAG_CACHE,
+    READ_LIGHTRAG,
+)
 from pipeline.errors import DeletionError
-from pipeline.snapshots.store import Snapshot, SnapshotStore, StepRecord
+from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 LEAST_ROWS = 20
 """The rows that a table must have had: of a shorter one, a person may take away most by hand."""
@@ -25,6 +37,17 @@ IMPORTED_FILES = {
     "imported_claims": "covariates.parquet",
 }
 """The outputs of read_graphrag that an index need not have, and the files that they come from."""
+_OF_GRAPHRAG = {"text_units": "text_units.parquet", **IMPORTED_FILES}
+GUARDED: Mapping[str, Mapping[str, str]] = {
+    READ_GRAPHRAG: {
+        **_OF_GRAPHRAG,
+        "described_entities": "entities.parquet",
+        "described_relationships": "relationships.parquet",
+    },
+    READ_GRAPHRAG_CACHE: _OF_GRAPHRAG,
+    READ_LIGHTRAG: {"extractions": "kv_store_llm_response_cache.json"},
+}
+"""The outputs of a verb whose rows must not be gone unless it is meant, with their files."""
 
 
 def refuse_row_deletions(
@@ -103,28 +126,51 @@ def _inputs_of(sources: Iterable[str]) -> list[str]:
 
 
 def refuse_imported_deletions(
-    before: StepRecord | None, after: StepRecord, max_ratio: float
+    verb: str, before: StepRecord | None, after: Mapping[str, int], max_ratio: float
 ) -> None:
-    """Raise DeletionError if an optional table of an index of GraphRAG lacks too many rows.
+    """Raise DeletionError if a table that comes from an index of another tool lacks too many rows.
 
-    ``before``, ``after``: what read_graphrag wrote in the last run and now. GraphRAG rewrites its
-    folder in place, so that a file may not be there yet, or may not fit the others. The numbers of
-    rows are compared, since GraphRAG gives all communities other members when it groups anew. A
-    short table is refused only if no row is left.
+    ``before``: what the verb wrote in the last run; ``after``: the numbers of rows that it has
+    written now, by output. The other tool rewrites its folder in place, so that a file may not be
+    there yet, or may not fit the others. The numbers of rows are compared, since GraphRAG gives all
+    communities other members when it groups anew. A short table is refused only if no row is left.
     """
     if before is None:
         return
-    for table, file in IMPORTED_FILES.items():
-        if table not in before.outputs or table not in after.outputs:
+    tool = "LightRAG" if verb == READ_LIGHTRAG else "GraphRAG"
+    for table, file in GUARDED.get(verb, {}).items():
+        if table not in before.outputs or table not in after:
             continue
-        rows, left = before.outputs[table].rows, after.outputs[table].rows
+        rows, left = before.outputs[table].rows, after[table]
         is_judged = rows >= LEAST_ROWS or left == 0
         if is_judged and rows - left > max_ratio * rows:
             raise DeletionError(
                 f"{file}: {rows - left} of the {rows} rows that the last run took are gone, more"
-                f" than max_delete_ratio {max_ratio:g}; wait until GraphRAG has ended, or"
+                f" than max_delete_ratio {max_ratio:g}; wait until {tool} has ended, or"
                 f" {ON_PURPOSE}"
             )
+
+
+def refuse_index_deletions(
+    store: SnapshotStore,
+    previous: Manifest,
+    documents: pd.DataFrame,
+    extractions: int,
+    max_ratio: float,
+) -> None:
+    """Raise DeletionError if an index of LightRAG, which no run has read yet, lacks too much.
+
+    ``previous``: the manifest of the last run, which may have had another index. It is compared as
+    a run does it later, when the earlier copy would be gone. Documents that cannot be compared are
+    left to the run.
+    """
+    before = previous.tables.get(IMPORTED_DOCUMENTS) or previous.tables.get(DOCUMENTS)
+    if before is not None and store.tables.exists(before):
+        check_deletions(identities(store, before), documents, max_ratio)
+    records = previous.steps.values()
+    read = (one for one in records if one.components.get("verb") == READ_LIGHTRAG)
+    rows = {"extractions": extractions}
+    refuse_imported_deletions(READ_LIGHTRAG, next(read, None), rows, max_ratio)
 
 
 def _tables_of(places: Iterable[str]) -> list[str]:

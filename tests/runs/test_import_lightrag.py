@@ -1,0 +1,160 @@
+"""Taking over an index of LightRAG: what the project had stays unless the new one is whole."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from pipeline.corrections.file import read_lines
+from pipeline.documents.lightrag import NEEDED, copy_index, lightrag_digest
+from pipeline.engine.run_options import RunOptions
+from pipeline.errors import DeletionError, UsageError
+from pipeline.runs.import_lightrag import take_edits
+from pipeline.verbs.read_lightrag import examine_lightrag
+from tests.projects import NO_STORE, ProjectFolder, new_project
+from tests.verbs.lightrag_folders import BY_HAND, GRAPH, INDEX, edit_graph
+
+DOCUMENTS, CHUNKS, REPLIES = NEEDED[0], NEEDED[2], NEEDED[3]
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
+    """A project with an imported index that has edits; no test changes it."""
+    root = tmp_path_factory.mktemp("imported")
+    folder = new_project(root / "p", NO_STORE, {}, max_delete_ratio=0.3)
+    theirs = Path(shutil.copytree(INDEX, root / "rag_storage"))
+    edit_graph(theirs)
+    with folder.open() as project:
+        project.import_lightrag(theirs)
+    return folder
+
+
+@pytest.fixture
+def folder(imported: ProjectFolder, tmp_path: Path) -> ProjectFolder:
+    return imported.copy(tmp_path / "p")
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """The index that was imported, to be changed."""
+    index = Path(shutil.copytree(INDEX, tmp_path / "rag_storage"))
+    edit_graph(index)
+    return index
+
+
+def edit(path: Path, change: Any) -> None:
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    change(rows)
+    path.write_text(json.dumps(rows), encoding="utf-8")
+
+
+def rename_all(rows: Any) -> None:
+    for row in rows.values():
+        row["file_path"] = f"other-{row['file_path']}"
+
+
+def leave_one(rows: Any) -> None:
+    id, row = next(one for one in rows.items() if one[1]["llm_cache_list"])
+    rows.clear()
+    rows[id] = row
+
+
+def kept(folder: ProjectFolder) -> tuple[str, bytes]:
+    """The copy of the index, and the corrections."""
+    lines = folder.root / "corrections.jsonl"
+    return lightrag_digest(folder.root / "data" / "lightrag"), lines.read_bytes()
+
+
+def change_to_another_index(theirs: Path) -> None:
+    edit(theirs / DOCUMENTS, rename_all)
+    edit(theirs / DOCUMENTS, lambda rows: [row.update(content="Else.") for row in rows.values()])
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        (change_to_another_index, "4 of 4 documents are gone"),
+        (lambda theirs: edit(theirs / CHUNKS, leave_one), "3 of 4 documents are gone"),
+        (lambda theirs: (theirs / REPLIES).write_text("{}"), "wait until LightRAG has ended"),
+    ],
+)
+def test_an_index_that_lacks_most_replaces_nothing(
+    folder: ProjectFolder, theirs: Path, change: Any, fact: str
+):
+    before = kept(folder)
+    change(theirs)
+    with folder.open() as project:
+        with pytest.raises(DeletionError, match=fact):
+            project.import_lightrag(theirs)
+        assert kept(folder) == before
+        project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
+    assert kept(folder) != before
+
+
+@pytest.mark.parametrize("damage", [os.unlink, lambda path: path.write_bytes(b"<graphml>")])
+def test_corrections_stay_where_the_graph_cannot_be_read(
+    folder: ProjectFolder, theirs: Path, damage: Any
+):
+    _, lines = kept(folder)
+    assert lines
+    damage(theirs / GRAPH)
+    with folder.open() as project:
+        report = project.import_lightrag(theirs)
+    assert kept(folder)[1] == lines
+    assert any("corrections of earlier imports stay" in note for note in report.notes)
+
+
+def test_the_only_copy_outlives_a_kill_between_two_names(folder: ProjectFolder):
+    copy = folder.root / "data" / "lightrag"
+    before = lightrag_digest(copy)
+    beside = copy.with_name("lightrag.partial")
+    beside.mkdir()
+    copy.rename(beside / "before")
+
+    def fail(_: Path) -> None:
+        raise UsageError("the source is gone meanwhile")
+
+    with pytest.raises(UsageError, match="meanwhile"):
+        copy_index(INDEX, copy, fail)
+    assert lightrag_digest(copy) == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "POSTGRESQL://ann:geheim@h/x", "postgresql+psycopg://ann:geheim@h/x",
+        " postgresql://ann:geheim@h/x", "host=h password=geheim", "postgresql:/ann:geheim@h/x",
+        "postgresql://ann:geheim/x@h/y", "postgresql://ann:12/geheim@h/y",
+    ],
+)  # fmt: skip
+def test_no_message_about_an_address_shows_its_password(folder: ProjectFolder, address: str):
+    said = folder.invoke_refused("import", "lightrag", address)
+    assert "geheim" not in said
+    assert "PGPASSWORD" in said
+
+
+def test_many_edits_are_taken_in_time_and_those_that_contradict_a_line_are_told(
+    tmp_path: Path, theirs: Path
+):
+    graph: Any = nx.read_graphml(theirs / GRAPH)
+    for number in range(600):
+        name = f"Keeper {number}"
+        graph.add_node(name, entity_type="person", description=f"Number {number}.", **BY_HAND)
+        graph.add_edge("Ada Holm", name, keywords="met", description="They met.", **BY_HAND)
+    nx.write_graphml(graph, theirs / GRAPH)
+    folder = new_project(tmp_path / "p", NO_STORE, {})
+    line = {"kind": "set_type", "entity": "周明", "to": "PERSON"}
+    path = folder.root / "corrections.jsonl"
+    path.write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
+    index = examine_lightrag(theirs)
+    with folder.open() as project:
+        began = process_time()
+        notes = take_edits(project, index)
+        assert process_time() - began < 2, "each edit was compared with all others"
+    assert len(read_lines(path)) == 1 + 1206
+    assert sum("is not added: they contradict each other" in note for note in notes) == 1
