@@ -7,8 +7,8 @@ from threading import Thread
 
 from pipeline.doctor.finding import Finding, Verdict, guarded
 from pipeline.documents.database_rows import RowsError, count_rows
+from pipeline.documents.input_files import Listing
 from pipeline.documents.inputs import with_inputs
-from pipeline.documents.listing import Listing
 from pipeline.errors import counted
 from pipeline.runs.services import Services
 from pipeline.settings.inputs import Input

@@ -25,7 +25,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipeline.contract.conversion import FILE, Conversion, Converted, NotConverted, OwnConverter
 from pipeline.documents.conversion import MOST_SAID, NoConverterError, convert
-from pipeline.documents.listing import not_read
+from pipeline.documents.input_files import not_read
 from pipeline.errors import in_words
 from pipeline.text.ids import clean
 

@@ -33,8 +33,8 @@ from pipeline.documents.dates import (
 )
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.front_matter import split_front_matter, taken_title
+from pipeline.documents.input_files import InputFile, not_read
 from pipeline.documents.limited_converter import is_converted
-from pipeline.documents.listing import InputFile, not_read
 from pipeline.documents.load_params import LoadParams
 from pipeline.documents.mail import MAILBOX
 from pipeline.documents.mail import SUFFIX as MAIL

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from pipeline.documents.archives import SUFFIX as ARCHIVE
 from pipeline.documents.archives import members_of
 from pipeline.documents.file_hashes import state_of
-from pipeline.documents.listing import ALL, InputFile, Listing, not_read, one_line
+from pipeline.documents.input_files import INPUT_FOLDER, InputFile, Listing, not_read, one_line
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
 
@@ -61,19 +61,19 @@ def list_files(
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
     real_root = _real_path(folder)
     found = list(_Walk(real_root, PurePath(pattern).parts).files(folder))
-    if ALL in mounts and not found and not os.path.ismount(real_root):
-        found = [InputFile(folder, ALL, _UNMOUNTED)]
+    if INPUT_FOLDER in mounts and not found and not os.path.ismount(real_root):
+        found = [InputFile(folder, INPUT_FOLDER, _UNMOUNTED)]
     folders = _folders_of(found)
     names = {file.name for file in found}
     failed = {file.name for file in found if file.fault}
     empty = {
         name
         for name in mounts
-        if name != ALL and name not in folders | names and _is_plain_folder(root / name)
+        if name != INPUT_FOLDER and name not in folders | names and _is_plain_folder(root / name)
     }
     mounted = {name for name in folders if _is_plain(name) and os.path.ismount(root / name)}
     if os.path.ismount(real_root):
-        mounted.add(ALL)
+        mounted.add(INPUT_FOLDER)
     for name in mounts:
         # A mount point may still be there if it, or a folder above it, could not be listed.
         with_parents = {name, *map(str, PurePosixPath(name).parents)}
@@ -172,7 +172,7 @@ class _Walk:
                 with os.scandir(folder) as listed:
                     entries = list(listed)
             except OSError as error:
-                yield InputFile(folder, one_line(below) or ALL, not_read(error))
+                yield InputFile(folder, one_line(below) or INPUT_FOLDER, not_read(error))
                 continue
             follow = _matcher(self.pattern, places)
             for entry in entries:

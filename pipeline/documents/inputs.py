@@ -13,7 +13,7 @@ from pipeline.documents.bucket_reader import BucketReader
 from pipeline.documents.database_rows import RowsError, list_rows
 from pipeline.documents.files import LOCK_FILE, is_left_out, is_lock, is_match, list_files
 from pipeline.documents.git import Blob, GitError, list_blobs
-from pipeline.documents.listing import ALL, InputFile, Listing, one_line
+from pipeline.documents.input_files import INPUT_FOLDER, InputFile, Listing, one_line
 from pipeline.errors import ObjectStoreError, SettingsError
 from pipeline.settings.inputs import BUCKETS, Input
 from pipeline.snapshots.objects import Objects, keys_of
@@ -78,7 +78,7 @@ def _list_folder(
         return _failed(source, "unreadable", _NO_FOLDER), tuple(mounts)
     found: list[InputFile] = []
     for file in listing.files:
-        if file.name == ALL:
+        if file.name == INPUT_FOLDER:
             found.append(replace(file, name=source.prefix.rstrip("/"), place=""))
         elif not _is_excluded(file.name, source):
             found.append(replace(file, name=source.prefix + file.name))

@@ -28,8 +28,8 @@ from pipeline.documents.dates import (
 )
 from pipeline.documents.encoding import decode
 from pipeline.documents.files import is_match, list_files
+from pipeline.documents.input_files import Listing, content_of
 from pipeline.documents.limited_converter import is_converted
-from pipeline.documents.listing import Listing, content_of
 from pipeline.documents.titles import TITLE_ORDER, Found
 from pipeline.settings.inputs import Input, InputColumns, WebPages, check_names
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.contract.conversion import Conversion, Converted, FileToConvert, NotConverted
 from pipeline.contract.prompts import Prompt
-from pipeline.documents.listing import not_read
+from pipeline.documents.input_files import not_read
 from pipeline.models.base import GENEROUS_REPLY, ChatModel, ChatReply, ChatRequest, Picture, Talk
 from pipeline.models.parse.lenient_json import bare
 from pipeline.models.parse.records import failed, unusable

@@ -17,7 +17,7 @@ from rapidfuzz import process
 
 from pipeline.contract.cells import as_frame
 from pipeline.documents.files import list_files
-from pipeline.documents.listing import one_line
+from pipeline.documents.input_files import one_line
 from pipeline.engine.documents.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
 from pipeline.purge.next_calls import NextCalls

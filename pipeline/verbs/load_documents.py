@@ -36,8 +36,8 @@ from pipeline.documents.file_documents import (
     documents_of_file,
     find_obstacle,
 )
+from pipeline.documents.input_files import InputFile, Listing, one_line, portions_of, unpacked
 from pipeline.documents.limited_converter import LimitedConverter, converter_name, is_converted
-from pipeline.documents.listing import InputFile, Listing, one_line, portions_of, unpacked
 from pipeline.documents.load_params import LoadParams, name_below
 from pipeline.documents.mail import ATTACHMENT
 from pipeline.documents.metadata import content_hash

@@ -17,7 +17,7 @@ from pipeline.corrections.file import FILE as CORRECTIONS
 from pipeline.corrections.file import Line
 from pipeline.corrections.own_documents import read_own_statements
 from pipeline.documents.files import list_files
-from pipeline.documents.listing import InputFile, Listing, one_line
+from pipeline.documents.input_files import InputFile, Listing, one_line
 from pipeline.documents.metadata import as_json, content_hash
 from pipeline.documents.own_tables.columns import (
     AS_NAMED,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.documents import archives, listing
+from pipeline.documents import archives, input_files
 from pipeline.errors import DeletionError, DiskFullError
 from pipeline.verbs.load_documents import LoadParams, find_files, load_documents
 from tests.engine.documents.test_unread import kept, night
@@ -105,7 +105,7 @@ def test_few_files_are_unpacked_at_once_and_only_kinds_that_are_read(
     (tmp_path / "in/b.txt").write_text("B.")
     whole = load_documents(LoadParams(path=str(tmp_path / "in")))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(listing, "_UNPACKED_AT_ONCE", 2)
+    monkeypatch.setattr(input_files, "_MOST_PACKED", 2)
     monkeypatch.setattr(module, "documents_of_file", watched)
     parts = load_documents(LoadParams(path=str(tmp_path / "in")))
     assert unpacked[::2] == [["0.txt", "1.txt"], ["2.txt", "3.txt"], ["4.txt"], []]
@@ -120,7 +120,7 @@ def test_a_full_disk_where_files_are_unpacked_ends_the_run(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     pack(tmp_path / "a.zip", {"a.txt": "A."})
-    monkeypatch.setattr(listing.shutil, "copyfileobj", fail)
+    monkeypatch.setattr(input_files.shutil, "copyfileobj", fail)
     with pytest.raises(DiskFullError, match="make space"):
         load_documents(LoadParams(path=str(tmp_path)))
 

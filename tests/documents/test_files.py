@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.documents.files import list_files
-from pipeline.documents.listing import Listing
+from pipeline.documents.input_files import Listing
 
 
 def listing(folder: Path, kept: str = "") -> Listing:

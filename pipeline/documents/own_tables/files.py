@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.documents.encoding import UndecodableError, decoded
-from pipeline.documents.listing import not_read
+from pipeline.documents.input_files import not_read
 from pipeline.documents.own_tables.graphml import read_graphml
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
 

@@ -32,17 +32,18 @@ if TYPE_CHECKING:
     from pipeline.documents.bucket_reader import BucketReader
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
-CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
-"""Errors that last until somebody acts, and so belong to the stamp of a file.
+_LASTING_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
+"""Errors that last until somebody acts, so the reason counts as the content of the file.
 
-Other errors may be transient.
+Other errors may be transient: then the content is unknown.
 """
 _PIECE = 2**20
-ALL = "."
+INPUT_FOLDER = "."
 """The name of the input folder itself among its files."""
-UNPACKED = frozenset({"zip", "git", "object"})
-"""Kinds of files that have to be unpacked, or fetched, before they can be read."""
-_UNPACKED_AT_ONCE = 64
+_PACKED = frozenset({"zip", "git", "object"})
+"""The kinds of files that have to be unpacked, or fetched, before they can be read."""
+_MOST_PACKED = 64
+"""The number of such files in a portion. They are unpacked at the same time, and need space."""
 _LONGEST_STEM = 60
 """The most characters of the name of an unpacked file before its suffix; each may take four bytes,
 and a name 255."""
@@ -50,15 +51,21 @@ and a name 255."""
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of the input folder.
+    """A file of the input folder or of another input, or a row of a database.
 
-    ``place`` is its path. ``name`` is its POSIX path below the folder, with control characters
-    escaped. ``fault`` holds reason and message if the file is not to be read. ``state`` is that of
-    `file_hashes.state_of`, empty if it is unknown. A file of an archive has the place and the state
-    of the archive; ``member`` is its name there, and ``written`` its day. One of a git repository
-    has the repository as its place, and the hash of its content as ``member`` and ``content``. One
-    of a database is a row with its ``fields``. One of a bucket has a reader as its ``bucket``, its
-    name there as ``member`` and its e-tag as ``content``. ``kind`` is "" for a file of a folder.
+    ``name`` is its POSIX path below the folder, with control characters escaped. ``fault`` holds
+    reason and message if the file is not to be read. An input that cannot be listed is a file with
+    a fault and no ``place``. ``kind`` says what the other fields hold; those not named are empty:
+
+    - "" is a file of a folder. ``place`` is its path, and ``state`` that of `file_hashes.state_of`,
+      empty if it is unknown.
+    - "zip" is a file of an archive. ``place`` and ``state`` are those of the archive, ``member`` is
+      its name there, and ``written`` the day of its last change.
+    - "git" is a file of a repository. ``place`` is the path of the repository. ``member`` and
+      ``content`` are both the hash of the content.
+    - "sql" is a row of a database. ``content`` is the hash of the row, and ``fields`` its values.
+    - "object" is a file of a bucket. ``place`` is the address of the bucket, ``bucket`` its reader,
+      and ``member`` the name there. ``content`` is the e-tag, ``written`` the day of the change.
     """
 
     place: str
@@ -74,7 +81,7 @@ class InputFile:
 
     @property
     def path(self) -> Path:
-        """The path of the file."""
+        """The place as a path. It is not kept: a path of each of many files would take memory."""
         return Path(self.place)
 
     @property
@@ -87,10 +94,9 @@ class InputFile:
 class Listing:
     """The files found at ``moment`` (seconds since 1970), sorted by name.
 
-    ``mounts`` names folders that are mount points with such files below them, and the input folder
-    as "." if it is one. It also names those
-    that were mount points and are empty now, or could not be listed. ``kept`` is the file in which
-    hashes are kept from run to run, if they are.
+    ``mounts`` names the mount points that have files, and the earlier ones that are empty now or
+    cannot be listed; the input folder is ".". ``kept`` is the file in which hashes are kept from
+    run to run, if they are.
     """
 
     files: tuple[InputFile, ...]
@@ -162,6 +168,7 @@ class Listing:
         """The suffixes of all files in lower case."""
         # Making a Path of each name would be slow; many names have the same end.
         ends = {file.name[max(file.name.rfind("."), 0) :] for file in self.files}
+        # Without a letter in front, ".txt" would be the name of a hidden file, with no suffix.
         return frozenset(PurePath(f"x{end}").suffix.lower() for end in ends)
 
 
@@ -169,7 +176,8 @@ def _hash(file: InputFile, opener: "Opener") -> tuple[bytes, str | None]:
     """Return the state of the file when it was hashed, and its entry in `Listing.contents`."""
     if file.fault:
         reason, _ = file.fault
-        # An input that cannot be listed has no place. Its files are others as soon as it can be.
+        # An input that cannot be listed has no place. It keeps its reason, even a transient one:
+        # a later listing has the names of its files instead, and so another digest.
         is_transient = reason == "io_error" and file.place
         return b"", None if is_transient else reason
     try:
@@ -182,7 +190,7 @@ def _hash(file: InputFile, opener: "Opener") -> tuple[bytes, str | None]:
                 content.update(piece)
         return state, content.hexdigest()
     except OSError as error:
-        return b"", "unreadable" if error.errno in CLOSED else None
+        return b"", "unreadable" if error.errno in _LASTING_ERRORS else None
     except DAMAGED:
         return b"", "parse"
 
@@ -231,9 +239,9 @@ def portions_of(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
     packed = 0
     for file in files:
         portion.append(file)
-        if file.kind in UNPACKED:
+        if file.kind in _PACKED:
             packed += 1
-        if packed == _UNPACKED_AT_ONCE:
+        if packed == _MOST_PACKED:
             yield portion
             portion, packed = [], 0
     if portion:
@@ -247,37 +255,43 @@ def unpacked(files: Sequence[InputFile], suffixes: Collection[str]) -> Iterator[
     Only files with one of these suffixes are unpacked. A file that cannot be unpacked has a fault.
     The folder is deleted afterwards. Raises DiskFullError if there is no space for it.
     """
-    if not any(file.kind in UNPACKED for file in files):
+    if not any(file.kind in _PACKED for file in files):
         yield list(files)
         return
     with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, Opener() as opener:
+        # A message about a full disk names the folder that stays, not the one that is deleted.
+        lasting_folder = Path(folder).parent
         found = list(files)
         objects: dict[int, Path] = {}
         for number, file in enumerate(files):
-            if file.kind not in UNPACKED or file.suffix not in suffixes or file.fault:
+            if file.kind not in _PACKED or file.suffix not in suffixes or file.fault:
                 continue
             name = f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
             path = Path(folder, str(number), name)
-            with full_disk_named(Path(folder).parent):
+            with full_disk_named(lasting_folder):
                 path.parent.mkdir()
             if file.bucket:
                 objects[number] = path
             else:
-                found[number] = _unpack(file, path, opener)
+                found[number] = _unpack(file, path, opener, lasting_folder)
         for number, object_file in _fetch_objects(files, objects):
             found[number] = object_file
         yield found
 
 
-def _unpack(file: InputFile, path: Path, opener: Opener) -> InputFile:
-    """Return the file at this path, or with the fault it has."""
+def _unpack(file: InputFile, path: Path, opener: Opener, lasting_folder: Path) -> InputFile:
+    """Write the content of a file to the path. Return the file there, or with the fault it has.
+
+    A message about a full disk names ``lasting_folder``.
+    """
     try:
         with (
-            full_disk_named(path.parents[2]),
+            full_disk_named(lasting_folder),
             opener.open(file) as packed,
             path.open("wb") as stream,
         ):
             shutil.copyfileobj(packed, stream)
+
     except OSError as error:
         return replace(file, fault=not_read(error))
     except DAMAGED as error:
@@ -288,11 +302,15 @@ def _unpack(file: InputFile, path: Path, opener: Opener) -> InputFile:
 def _fetch_objects(
     files: Sequence[InputFile], paths: Mapping[int, Path]
 ) -> Iterator[tuple[int, InputFile]]:
-    """Fetch the objects of buckets at these places among the files, each to its path. Yield them as
-    `_unpack` returns others."""
-    # The files are sorted by their names, which begin with that of their input.
+    """Fetch the objects of buckets, each to its path; ``paths`` has them by position in ``files``.
+
+    Yield the position of each with the file at its path, or with the fault it has.
+    """
+    # The files are sorted by their names, which begin with that of their input, so those of one
+    # bucket are neighbours.
     for _, same in groupby(paths, key=lambda number: id(files[number].bucket)):
         numbers = list(same)
+
         bucket = files[numbers[0]].bucket
         wanted = [(files[number].member, paths[number]) for number in numbers]
         errors = bucket.fetch(wanted) if bucket else []
@@ -314,7 +332,7 @@ def _state_as_text(file: InputFile) -> str:
 
 def not_read(error: OSError) -> tuple[str, str]:
     """Return reason and message of the reject for a file or folder that could not be read."""
-    reason = "unreadable" if error.errno in CLOSED else "io_error"
+    reason = "unreadable" if error.errno in _LASTING_ERRORS else "io_error"
     return reason, f"{error.strerror or error}; allow reading it or remove it"
 
 
