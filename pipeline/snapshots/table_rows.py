@@ -31,6 +31,7 @@ from pipeline.snapshots.row_hashes import (
     numbers_of,
     row_hashes,
 )
+from pipeline.snapshots.small_files import SmallFiles
 
 # PyArrow creates the functions of this module on import, so type checkers see none of them.
 pc: Any = pyarrow.compute
@@ -121,11 +122,13 @@ class SearchedValues:
 class TableReader:
     """Reads the tables of one folder of snapshots.
 
-    Files that are not in ``folder`` are read from ``beneath``, if there is one.
+    Files that are not in ``folder`` are read from ``beneath``, if there is one. ``small`` keeps
+    the rows of small files.
     """
 
     folder: Folder
     beneath: "TableReader | None" = None
+    small: SmallFiles = field(default_factory=SmallFiles, compare=False, repr=False)
 
     def find_undamaged(self, path: str) -> Path:
         """Return the path on disk of a file of a table, after checking that it is undamaged.
@@ -181,9 +184,7 @@ class TableReader:
     def schema(self, snapshot: Snapshot) -> pa.Schema:
         """Return the schema of a table without HASH. Raises DataError if its file is missing."""
         # All files of a table have one schema.
-        path = self.find_undamaged(snapshot.files[0].path)
-        fields = [field for field in pq.read_schema(path) if field.name != HASH]
-        return pa.schema(fields)
+        return _schema_without_hash(self.find_undamaged(snapshot.files[0].path))
 
     def columns(self, snapshot: Snapshot) -> list[str]:
         """Return the names of a table's columns. Raises DataError if its file is missing."""
@@ -380,11 +381,15 @@ class TableReader:
 
         Row groups that cannot have one, according to their statistics, are not read.
         """
-        with pq.ParquetFile(self.find_undamaged(file.path), **WIDE) as opened:
+        path = self.find_undamaged(file.path)
+        distinct_names = list(dict.fromkeys(names))
+        small = self.small.read(path)
+        if small is not None:
+            return _has_any(small.select(distinct_names), searched.values)
+        with pq.ParquetFile(path, **WIDE) as opened:
             groups = _groups_to_search(opened, names, searched)
             bounds = _group_bounds(opened)
             group_numbers = np.flatnonzero(groups).tolist()
-            distinct_names = list(dict.fromkeys(names))
             rows = opened.read_row_groups(group_numbers, columns=distinct_names)
         was_read = _rows_of_groups(groups, bounds)
         found = np.zeros(len(was_read), bool)
@@ -484,12 +489,17 @@ class TableReader:
         hashes.
         """
         wants_hashes = columns is not None and HASH in columns
-        with pq.ParquetFile(self.find_undamaged(path), **WIDE) as file:
+        path_on_disk = self.find_undamaged(path)
+        small = self.small.read(path_on_disk)
+        if small is not None:
+            lacks_hashes = wants_hashes and HASH not in small.column_names
+            rows = with_hashes(small, row_hashes(small, None)) if lacks_hashes else small
+            return _select_rows(rows, columns, flags)
+        with pq.ParquetFile(path_on_disk, **WIDE) as file:
             if wants_hashes and HASH not in file.schema_arrow.names:
                 table = _read_open_file(file)
                 hashed = with_hashes(table, row_hashes(table, None))
-                rows = hashed if flags is None else hashed.filter(pa.array(flags))
-                return rows.select(list(columns or ()))
+                return _select_rows(hashed, columns, flags)
             return _read_open_file(file, columns, flags)
 
     def _batches_of_file(
@@ -506,6 +516,12 @@ class TableReader:
         path = self.find_undamaged(file.path)
         names = list(columns)
         alive = self._live_mask(file) if file.gone else None
+        small = self.small.read(path)
+        if small is not None:
+            live_rows = _select_rows(small, names, alive)
+            if live_rows.num_rows:
+                yield from live_rows.combine_chunks().to_batches(most_rows)
+            return
         start = 0
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=bytes_at_once, **WIDE) as opened:
             for batch in opened.iter_batches(most_rows, columns=names):
@@ -557,6 +573,19 @@ def _read_open_file(
             table = table.filter(pa.array(flagged_of_read))
     # Parquet gives columns in the order of the file.
     return table if names is None else table.select(names)
+
+
+def _select_rows(
+    table: pa.Table, columns: Sequence[str] | None, flags: np.ndarray | None
+) -> pa.Table:
+    """Return rows and columns of a table in memory, as ``read_parquet`` does of a file."""
+    selected = table if columns is None else table.select(list(columns))
+    if flags is None:
+        return selected
+    if not flags.any():
+        return selected[:0]
+    # A filter copies all rows, so it is avoided if it would keep them all.
+    return selected if flags.all() else selected.filter(pa.array(flags))
 
 
 def merge_streams(
@@ -714,7 +743,13 @@ def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
     return found
 
 
-# The file is named by its content and never changes.
+# The file is named by its content and never changes, as the one below.
+@lru_cache(1024)
+def _schema_without_hash(path: Path) -> pa.Schema:
+    """Return the schema of a file of a table, without HASH."""
+    return pa.schema([field for field in pq.read_schema(path) if field.name != HASH])
+
+
 @lru_cache(1024)
 def _positions(path: Path) -> np.ndarray:
     """Return the positions of the deleted rows that a file lists."""

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.contract.schemas import INT, STRING, STRINGS, TYPE_COUNTS, VECTOR, table
-from pipeline.snapshots import table_rows, tables
+from pipeline.snapshots import small_files, table_rows, tables
 from pipeline.snapshots.manifests import snapshot_of
 from pipeline.snapshots.row_hashes import (
     HASH_BYTES,
@@ -58,6 +58,15 @@ def edited(rows: Rows, edits: list[tuple[str, str]]) -> Rows:
 
 def pairs(rows: pa.Table) -> list[tuple[str, str]]:
     return sorted(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def as_large_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the few rows of these tests as those of large files are read.
+
+    That small files are read alike is in test_small_files.py.
+    """
+    monkeypatch.setattr(small_files, "MOST_BYTES_OF_FILE", -1)
 
 
 @settings(
