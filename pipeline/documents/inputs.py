@@ -100,9 +100,11 @@ def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) ->
         return _failed(source, "io_error", str(error))
     found: list[InputFile] = []
     reader = BucketReader(store)
+    folders = {parent for each in objects for parent in _folders_around(each.name)}
     for each in objects:
         name = one_line(each.name)
-        is_folder = each.name.endswith("/")
+        # Consoles and file systems over buckets mark a folder by an empty object of its name.
+        is_folder = not each.bytes and each.name in folders
         if is_folder or not _is_wanted(name, source):
             continue
         fault = _fault_of(name, each.bytes, most_mb)
@@ -116,6 +118,14 @@ def _list_bucket(source: Input, most_mb: int, environment: Mapping[str, str]) ->
             )
         )  # fmt: skip
     return found
+
+
+def _folders_around(name: str) -> Iterator[str]:
+    """Yield the names of the folders that an object would be in if it were a file."""
+    folder = name.rpartition("/")[0]
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
 
 
 def _is_wanted(name: str, source: Input) -> bool:

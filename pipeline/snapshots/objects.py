@@ -72,6 +72,7 @@ REFUSED_KEYS = frozenset({
 })  # fmt: skip
 NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
 CODE, STATUS = re.compile(r"<Code>(\w+)</Code>"), re.compile(r"status code: (\d{3})")
+PATH = re.compile(r'Path "(.*?)"(?: contained|:)', re.DOTALL)
 HOST = re.compile(r"https?://(?:[^/@\s]*@)?([^/\s]+)")
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -365,6 +366,14 @@ class Objects:
         if "region" in said.lower() and _status(error) in ("", "301", "400"):
             raise ObjectStoreAuthError(
                 f"{self.address}: the bucket is in another region; set AWS_REGION"
+            ) from None
+        if isinstance(error, self._faults.InvalidPathError):
+            found = PATH.search(said)
+            # As a text of Python, since the name may have an end of line in it.
+            name = repr(found[1]) if found else "so"
+            raise ObjectStoreError(
+                f"{self.address}: an object is named {name}, and no list with it can be read; take"
+                " '//', '/./', '/../' and control characters out of its name"
             ) from None
         fault = " ".join(filter(None, [_status(error), code])) or type(error).__name__
         raise ObjectStoreError(

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.snapshots import objects
 from pipeline.snapshots.objects import Objects
+from pipeline.verbs.load_documents import LoadParams, load_documents
 from tests.documents.test_archives import WORKFLOW
 from tests.engine.documents.test_unread import kept, night
 from tests.projects import ProjectFolder, new_project
@@ -148,6 +149,33 @@ def test_a_list_that_breaks_off_deletes_nothing(
     documents, rejects, _ = night(folder)
     assert set(before) - set(documents) == {f"@docs/{NAMES[0]}"}
     assert rejects.empty
+
+
+def test_an_object_that_marks_a_folder_is_no_file_and_keeps_no_document_below_it(
+    folder: ProjectFolder, cloud: CloudBucket | AzuriteBucket
+):
+    cloud.put("below", "")
+    cloud.put("below/x.md", "Marked.")
+    cloud.put("below/y.md", "Marked too.")
+    documents, rejects, _ = night(folder)
+    assert documents["@docs/below/x.md"] == "Marked."
+    assert rejects.empty
+    cloud.delete("below/x.md")
+    cloud.delete("below/y.md")
+    documents, rejects, _ = night(folder)
+    assert sorted(documents) == sorted(["a.txt", *(f"@docs/{name}" for name in NAMES)])
+    assert kept(rejects) == []
+
+
+@pytest.mark.parametrize("name", ["below//x.md", "below/../x.md", "x\ny.md"])
+def test_an_object_whose_name_no_list_may_have_is_named(tmp_path: Path, name: str):
+    with cloud_bucket(Azure()) as bucket:
+        bucket.put(name, "A text.")
+        source = {"name": "docs", "type": "az", "url": bucket.address}
+        params = {"path": str(tmp_path), "inputs": [source], "environment": bucket.environment}
+        _, rejects = load_documents(LoadParams.model_validate(params))
+    assert list(rejects["row_id"]) == ["@docs"]
+    assert f"named {f'manuals/{name}'!r}" in rejects["message"].iloc[0]
 
 
 def test_a_key_that_is_refused_deletes_nothing_and_is_in_no_message(
