@@ -520,12 +520,14 @@ class Project(Asking, Importing):
         ``texts`` are one text, several, a mapping of ids to texts, or a DataFrame with a column
         ``text`` and, if wanted, ``id`` and ``title``; its other columns become metadata. A document
         of the same id is replaced; without an id, the content gives one. Raises UsageError, with
-        nothing written, for an id or a text that cannot be one.
+        nothing written, for an id or a text that cannot be one, and for different texts of one id.
         """
+        from pipeline.documents.owned import refuse_twice
         from pipeline.runs.posted import own_folder, rows_of
 
         folder = own_folder(self)
         documents = [folder.text(**row) for row in rows_of(texts)]
+        refuse_twice(documents)
         for document in documents:
             folder.write(document)
         return [document.id for document in documents]

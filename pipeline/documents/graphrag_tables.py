@@ -15,6 +15,10 @@ from pipeline.text.ids import digest
 
 Row = dict[str, Any]
 
+OF_MANY = frozenset(
+    {"documents", "text_unit_ids", "entity_ids", "metadata", "types", "keywords", "findings"}
+)
+"""Our names of the columns whose cells may be lists or objects. Others hold texts or numbers."""
 BELOW = ("", "output")
 """The folders that may hold the tables: the given one, or the usual one of a project below it."""
 
@@ -231,6 +235,7 @@ def _read_rows(path: Path, table: _Table) -> list[Row]:
     try:
         with pq.ParquetFile(path, **WIDE) as file:
             columns = _match_columns(path, file.schema_arrow.names, table)
+            _refuse_other_types(path, file.schema_arrow, columns)
             content = file.read(columns=list(columns.values()))
     except OSError as error:
         # Arrow also raises an OSError for bytes that it cannot read.
@@ -259,6 +264,21 @@ def _match_columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, 
                 f"{path}: no column {' or '.join(columns)}; is it a table of GraphRAG 0.3 or later?"
             )
     return found
+
+
+def _refuse_other_types(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> None:
+    """Raise DataError for a column of bytes, lists or objects where texts or numbers are needed.
+
+    A text made of such a cell would be false.
+    """
+    for name, column in columns.items():
+        kind = schema.field(column).type
+        is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        if is_binary or (pa.types.is_nested(kind) and name not in OF_MANY):
+            raise DataError(
+                f"{path}: column {column} holds {kind} in place of texts or numbers; write the"
+                " table again"
+            )
 
 
 def _sha256(path: Path) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, time
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,13 @@ def as_json(fields: Mapping[str, Any]) -> str:
 def cleaned(value: Any) -> Any:
     """Return a value of a file as a value of JSON.
 
-    Texts lose their control characters, dates become ISO texts, NaN and infinity become None, and
-    values of other types become texts.
+    Texts lose their control characters, dates become ISO texts, NaN and infinity become None, bytes
+    that are a text in UTF-8 become this text, and values of other types become texts.
     """
+    if isinstance(value, bytes):
+        # Some writers of Parquet do not say that a column of bytes holds texts.
+        with suppress(UnicodeDecodeError):
+            value = value.decode("utf-8")
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list | tuple):

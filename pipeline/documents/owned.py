@@ -9,7 +9,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ LONGEST_ID = 200
 """Bytes of an id. A file system takes 255 of a name, and a temporary name needs some."""
 LONGEST_METADATA = 15_000
 """Characters of metadata in JSON. The end of front matter is searched in 20,000."""
+BYTE_ORDER_MARK = "\ufeff"
 _SAFE = re.compile(r"[^\W_](?:[\w .,()+&@'=-]*[\w)-])?")
 """A name of one file in the folder: no separator of paths, nothing hidden, neither # nor :, which
 separate a file from its records."""
@@ -126,7 +127,8 @@ class OwnFolder:
         Raises UsageError for a text without a character or with front matter of its own, an id that
         cannot be one or that no run reads, and metadata that cannot be kept as front matter.
         """
-        body = clean(text).strip("\n")
+        # Readers take a byte order mark away, so that front matter behind it would be read.
+        body = clean(text).strip(f"{BYTE_ORDER_MARK}\n")
         if not body.strip():
             raise UsageError("text: empty; send a text, or delete the document")
         fields = _fields_of(title, metadata or {})
@@ -233,6 +235,15 @@ class OwnFolder:
             f"text: has characters that input.encoding ({encoding}) lacks; leave them out, or have"
             " the setting emptied"
         )
+
+
+def refuse_twice(documents: Iterable[OwnDocument]) -> None:
+    """Raise UsageError for two documents of one id that have different contents."""
+    seen: dict[str, OwnDocument] = {}
+    for one in documents:
+        # Some file systems take names that differ in case for the same.
+        if seen.setdefault(one.id.casefold(), one) != one:
+            raise UsageError(f"documents: '{one.id}' is there twice; send each once")
 
 
 def _kept(path: Path) -> Kept | None:

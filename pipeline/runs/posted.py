@@ -3,7 +3,7 @@ it, and what has become of it."""
 
 import bisect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,23 +111,45 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """Return the arguments of ``OwnFolder.text`` for each text, as ``Project.add`` takes them.
 
-    Raises UsageError for a DataFrame without a column ``text``.
+    Raises UsageError for a DataFrame without a column ``text`` or with two columns of one name, and
+    for a text or an id of another type.
     """
     if isinstance(texts, str):
         return [{"text": texts}]
     if isinstance(texts, Mapping):
-        return [{"id": id, "text": text} for id, text in texts.items()]
+        return [{"id": _given(id, "an id"), "text": _given(text, "a text")}
+                for id, text in texts.items()]  # fmt: skip
+    if not isinstance(texts, Iterable):
+        raise UsageError(f"add: {type(texts).__name__} holds no texts; give a text or a list")
     if not isinstance(texts, pd.DataFrame):
-        return [{"text": text} for text in texts]
+        return [{"text": _given(text, "a text")} for text in texts]
     if "text" not in texts.columns:
         raise UsageError("add: no column 'text' in the DataFrame; name the column of the texts so")
+    if not texts.columns.is_unique:
+        raise UsageError("add: two columns of the DataFrame have one name; give each its own")
     rows: list[dict[str, Any]] = []
     for record in texts.to_dict("records"):
         # A missing cell is no metadata; lists and dicts are never missing.
         given = {str(name): value for name, value in record.items() if not _is_missing(value)}
-        own = {name: str(given.pop(name, "")) for name in ("text", "id", "title")}
+        own = {name: _in_words(given.pop(name, "")) for name in ("text", "id", "title")}
         rows.append({**own, "metadata": {name: _plain(value) for name, value in given.items()}})
     return rows
+
+
+def _given(value: Any, what: str) -> str:
+    """Return a text or an id. Raises UsageError if it is of another type."""
+    if not isinstance(value, str):
+        raise UsageError(f"add: {what} is a {type(value).__name__}; give it as str")
+    return value
+
+
+def _in_words(cell: Any) -> str:
+    """Return a cell as a text, a whole number without a fraction.
+
+    A column of whole numbers in which cells are missing holds floats.
+    """
+    value = _plain(cell)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _is_missing(value: Any) -> bool:

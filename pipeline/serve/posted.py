@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from pipeline.documents.owned import LONGEST_ID, OwnDocument, OwnFolder
+from pipeline.documents.owned import LONGEST_ID, OwnDocument, OwnFolder, refuse_twice
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.runs.posted import own_folder, states_of
@@ -216,13 +216,7 @@ def _documents_of(sent: Sent, folder: OwnFolder, project: Project) -> list[OwnDo
             f"documents: {len(documents)}; send 1 to {most} at a time"
             " (serve.documents.max_documents)"
         )
-    seen = set[str]()
-    for one in documents:
-        # Some file systems take names that differ in case for the same.
-        name = one.id.casefold()
-        if name in seen:
-            raise UsageError(f"documents: '{one.id}' is there twice; send each once")
-        seen.add(name)
+    refuse_twice(documents)
     return documents
 
 

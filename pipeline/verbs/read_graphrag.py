@@ -146,12 +146,19 @@ def _read_entities(
     """Return the entities by our ids, in the order of the table, and our ids by GraphRAG's."""
     entities: dict[str, _Entity] = {}
     ids: dict[str, str] = {}
+    seen: dict[str, Row] = {}
     for place, row in enumerate(rows):
-        name = clean_name(text_of(row["name"]))
+        name, theirs = clean_name(text_of(row["name"])), text_of(row["id"])
         if not name:
             rejects.add("entities", place, "row", "incomplete", "no name")
             continue
-        id = ids[text_of(row["id"])] = entity_id(name)
+        if _is_repeated(theirs, row, seen):
+            rejects.add("entities", place, "row", "duplicate_row", "an earlier row is the same")
+            continue
+        id = entity_id(name)
+        if theirs and ids.setdefault(theirs, id) != id:
+            message = f"'{theirs}' is there already, and communities name the first one by it"
+            rejects.add("entities", place, "record", "duplicate_id", message)
         entity = entities.setdefault(id, _Entity(name))
         entity.types.update(dict(_read_types(row)))
         _add_description(entity.descriptions, row)
@@ -188,7 +195,12 @@ def _read_relationships(
     """
     described = set(entities)
     relationships: dict[tuple[str, str], _Relationship] = {}
+    seen: dict[str, Row] = {}
     for place, row in enumerate(rows):
+        if _is_repeated(text_of(row["id"]), row, seen):
+            message = "an earlier row is the same"
+            rejects.add("relationships", place, "row", "duplicate_row", message)
+            continue
         names = [clean_name(text_of(row[end])) for end in ("source", "target")]
         if not all(names):
             rejects.add("relationships", place, "row", "incomplete", "no source, or no target")
@@ -210,6 +222,14 @@ def _read_relationships(
                 stub = entities.setdefault(id, _Entity(name))
                 stub.units.update(relationship.units)
     return relationships
+
+
+def _is_repeated(id: str, row: Row, seen: dict[str, Row]) -> bool:
+    """Check that the first row of this id in ``seen``, which is added there, is the same."""
+    if not id:
+        return False
+    first = seen.setdefault(id, row)
+    return first is not row and first == row
 
 
 def _add_description(descriptions: dict[str, None], row: Row) -> None:

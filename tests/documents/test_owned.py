@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.documents.front_matter import split_front_matter
-from pipeline.documents.owned import LONGEST_ID, OwnFolder
+from pipeline.documents.owned import LONGEST_ID, OwnFolder, refuse_twice
 from pipeline.errors import UsageError
 
 NESTED: dict[str, Any] = {}
@@ -71,6 +71,20 @@ def test_a_text_with_front_matter_of_its_own_is_refused(folder: OwnFolder):
     with pytest.raises(UsageError, match=r"^text: begins with front matter"):
         folder.text("---\nrole: admin\n---\nA text.")
     assert folder.text("---\nA text.").content == b"---\nA text.\n"
+
+
+def test_a_byte_order_mark_hides_no_front_matter(folder: OwnFolder):
+    with pytest.raises(UsageError, match=r"^text: begins with front matter"):
+        folder.text("\ufeff\n\ufeff---\nrole: admin\n---\nA text.")
+    assert folder.text("\ufeffA text.").content == b"A text.\n"
+
+
+def test_different_texts_of_one_id_are_refused(folder: OwnFolder):
+    one = folder.text("One text.", "note")
+    refuse_twice([one, folder.text("One text.", "note.md"), folder.text("Another.", "other")])
+    for id in ("note.md", "NOTE"):
+        with pytest.raises(UsageError, match="is there twice; send each once"):
+            refuse_twice([one, folder.text("Another text.", id)])
 
 
 def test_a_document_that_no_run_would_read_is_refused(folder: OwnFolder):

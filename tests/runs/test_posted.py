@@ -1,6 +1,7 @@
 """Texts that a program adds, and the arguments that become of a DataFrame."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,13 @@ def test_texts_of_each_form_are_documents_of_the_next_run(tmp_path: Path):
         assert len(project.changed_documents("fast")) == 3
 
 
+def test_an_id_is_the_same_where_other_rows_of_the_frame_have_none(tmp_path: Path):
+    frame = pd.DataFrame({"id": [7, np.nan], "text": ["Of seven.", "Of none."]})
+    assert frame["id"].dtype == float
+    with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
+        assert project.add(frame)[0] == project.add({"7": "Of seven."})[0]
+
+
 def test_a_document_that_runs_no_longer_match_is_left_out_and_a_new_one_is_refused(tmp_path: Path):
     folder = new_project(tmp_path / "p", NO_STORE, {})
     with folder.open() as project:
@@ -52,9 +60,18 @@ def test_a_document_that_runs_no_longer_match_is_left_out_and_a_new_one_is_refus
 
 def test_what_cannot_be_added_is_refused_and_nothing_is_written(tmp_path: Path):
     with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
-        for wrong in (["right", " "], {"../a": "text"}, pd.DataFrame({"texts": ["a"]})):
+        texts = ["One.", "Two."]
+        wrong: list[Any] = [
+            ["right", " "], {"../a": "text"}, pd.DataFrame({"texts": ["a"]}), 5, None, b"text",
+            ["right", None], ["right", float("nan")], {1: "text"}, {"a": None},
+            pd.DataFrame({"id": ["a", "a"], "text": texts}),
+            pd.DataFrame({"id": ["a", "A"], "text": texts}),
+            pd.DataFrame({"text": ["One.", np.nan]}),
+            pd.DataFrame([["One.", "x", "y"]], columns=["text", "tag", "tag"]),
+        ]  # fmt: skip
+        for each in wrong:
             with pytest.raises(UsageError):
-                project.add(wrong)
+                project.add(each)
         assert not (project.input_folder / "posted").exists()
 
 

@@ -275,7 +275,10 @@ def test_a_row_that_was_taken_out_is_purged_by_its_source(tmp_path: Path, postgr
 def test_the_command_refuses_what_is_no_table_and_writes_nothing(folder: ProjectFolder):
     path = folder.root / "firms.csv"
     path.write_text("Firm,Thing\nAcme,Rocket\n", "utf-8")
-    for arguments in ([str(path)], ["gone.csv"], [str(path), "--column", "sorce=Firm"]):
+    hidden = folder.root / ".firms.csv"
+    hidden.write_text("source,target\nAcme,Rocket\n", "utf-8")
+    refused = ([str(path)], ["gone.csv"], [str(path), "--column", "sorce=Firm"], [str(hidden)])
+    for arguments in refused:
         done = folder.invoke("import", "triples", *arguments)
         assert done.exit_code == 2, done
     assert not (folder.root / "tables").exists()

@@ -218,6 +218,40 @@ def test_incomplete_rows_are_rejects(tmp_path: Path):
     assert [len(found[name]) for name in NAMES[:5]] == [1, 2, 4, 3, 2]
 
 
+def test_a_row_that_is_there_twice_counts_once(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        first = tables["entities"][0]
+        tables["entities"] += [first, first | {"title": "IDA VALE"}]
+        tables["relationships"] += [tables["relationships"][0]]
+
+    found = changed(change, tmp_path)
+    assert reasons(found) == [
+        ("entities[3]", "row", "duplicate_row"), ("entities[4]", "record", "duplicate_id"),
+        ("relationships[2]", "row", "duplicate_row"),
+    ]  # fmt: skip
+    members = {id for ids in found["communities"]["entity_ids"] for id in ids}
+    assert entity_id("ADA HOLM") in members
+    assert entity_id("IDA VALE") not in members
+    assert sorted(found["relationships"]["weight"]) == [2.0, 9.0]
+    assert len(found["communities"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "cell"),
+    [("documents", "text", b"A text."), ("text_units", "text", ["A text."]),
+     ("entities", "title", {"name": "A"})],
+)  # fmt: skip
+def test_a_column_without_texts_is_refused_by_name(
+    table: str, column: str, cell: object, tmp_path: Path
+):
+    def change(tables: Tables) -> None:
+        for each in tables[table]:
+            each[column] = cell
+
+    with pytest.raises(DataError, match=rf"{table}\.parquet: column {column} holds .* in place"):
+        changed(change, tmp_path)
+
+
 def test_names_with_one_key_are_one_entity(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["entities"].append(

@@ -50,6 +50,8 @@ def describe_table(path: Path, columns: TableColumns) -> TableImport:
     """Return what the rows of a table are. Raises UsageError for a file that is no table."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file; name a table")
+    if path.name.startswith("."):
+        raise UsageError(f"{path}: no run reads a hidden file; give it another name")
     if path.suffix.lower() not in KINDS:
         known = ", ".join(suffix[1:] for suffix in KINDS)
         raise UsageError(f"{path}: '{path.suffix}' is no table; convert it to one of {known}")

@@ -100,6 +100,8 @@ def stop_embedded(folder: Path) -> bool:
     _use_locks_beside(folder)
     server = get_server(folder)
     server.stop()
+    # At exit the wheel would make the folder of its lock anew, which may be removed by then.
+    atexit.unregister(server._cleanup)
     (folder / USERS_FILE).unlink(missing_ok=True)
     PostgresServer._instances.pop(server.pgdata, None)
     return True

@@ -43,6 +43,10 @@ def test_a_row_with_a_name_and_no_ends_describes_an_entity():
     assert found.sentence() == "Acme (organization). A firm. founded: 1990."
 
 
+def test_bytes_that_are_a_text_are_this_text():
+    assert row({"source": "Öl".encode(), "target": b"Rocket"}).sentence() == "Öl – Rocket."
+
+
 def test_a_column_name_beside_both_ends_is_a_property():
     assert row(dict(**FACT, name="contract 7")).properties == {"name": "contract 7"}
 

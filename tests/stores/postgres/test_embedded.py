@@ -32,6 +32,15 @@ from pipeline.stores.postgres.embedded import start_embedded
 print(start_embedded(Path(sys.argv[1])), flush=True)
 sys.stdin.readline()
 """
+REMOVED = """
+import shutil, sys
+from pathlib import Path
+from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
+path = Path(sys.argv[1])
+start_embedded(path)
+stop_embedded(path)
+shutil.rmtree(path.parent)
+"""
 STOP = """
 import sys
 from pathlib import Path
@@ -131,6 +140,12 @@ def test_stop_embedded_stops_the_server_whoever_uses_it(folder: Path, start_user
     assert server_pid(folder) is None
     assert not stop_embedded(folder)
     end(user)
+
+
+def test_a_folder_that_is_removed_after_the_stop_stays_away(folder: Path):
+    path = folder.parent / "removed" / "postgres"
+    subprocess.run([sys.executable, "-c", REMOVED, str(path)], cwd=ROOT, check=True, timeout=60)
+    assert not path.parent.exists()
 
 
 def test_a_process_that_starts_the_server_twice_keeps_it(folder: Path, start_user: Starter):
