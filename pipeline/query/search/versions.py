@@ -48,8 +48,8 @@ def wants_newest(question: str, prefer: str) -> bool:
 def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> list[Passage]:
     """Return the passages so that a newer version comes before each older one.
 
-    If only passages of newer versions behind it were found, the first of these takes the place of
-    the older one, which follows. All others keep their order. Passages with nearly the same text
+    The first passage of each newer version comes before the older one, newest first, if none of
+    this version is placed yet. All others keep their order. Passages with nearly the same text
     and different dates count as versions. In a question for the newest (``wants_newest``), so do
     documents with the same title and different dates. A question that names a year keeps the order.
     """
@@ -61,13 +61,16 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
     placed: dict[str, Passage] = {}
 
     def place(passage: Passage, before: frozenset[str]) -> None:
-        """Place the passage behind a newer version; ``before``: ids of those that wait for it."""
+        """Place the passage behind newer versions; ``before``: ids of those that wait for it."""
         newer = newer_than[passage.id]
-        is_behind = any(other.id in placed for other in newer)
-        waiting = [other for other in newer if other.id not in before]
-        if waiting and not is_behind:
-            place(waiting[0], before | {passage.id})
-        placed.setdefault(passage.id, passage)
+        placed_documents = {other.document_id for other in newer if other.id in placed}
+        for other in newer:
+            if other.document_id in placed_documents or other.id in before:
+                continue
+            place(other, before | {passage.id})
+            # This has also placed what is newer than the other.
+            placed_documents = {other.document_id for other in newer if other.id in placed}
+        placed[passage.id] = passage
 
     for passage in compared:
         if passage.id not in placed:

@@ -68,6 +68,34 @@ def test_dates_decide_only_where_the_newest_is_asked_for():
     assert order([passage(1, date="2024-05"), passage(2, date="2024")], prefer="newest") == "12"
 
 
+@pytest.mark.parametrize("places", ["123", "132", "213", "231", "312", "321"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [{"version": number, "date": f"202{number}"} for number in (1, 2, 3)],
+        [{"date": f"202{number}"} for number in (1, 2, 3)],
+        [
+            {"version": 1, "status": "superseded"},
+            {"version": 2, "status": "superseded"},
+            {"version": 3, "status": "in-force"},
+        ],
+    ],
+    ids=["version and date", "date", "version and status"],
+)
+def test_three_versions_come_newest_first(fields: list[dict[str, Any]], places: str):
+    found = [passage(int(place), **fields[int(place) - 1]) for place in places]
+    assert order(found, prefer="newest") == "321"
+    assert order(found, "What is the current parking fee?") == "321"
+
+
+def test_of_each_newer_version_only_the_first_passage_is_brought_forward():
+    def part(number: int, version: int) -> Passage:
+        return replace(passage(number, version=version), document_id=f"doc-{version}")
+
+    found = [part(1, 1), passage(2, "Tea"), part(3, 3), part(4, 2), part(5, 3), part(6, 2)]
+    assert order(found) == "341256"
+
+
 def test_passages_with_nearly_the_same_text_are_versions_whatever_their_titles():
     text = " ".join(f"rule{number} is that all cars stand in row {number}." for number in range(20))
     other = " ".join(
