@@ -106,9 +106,12 @@ class QueryFields:
         int,
         RECORDS,
         Description(
-            help="Entities and relationships to retrieve.",
-            page="how many entities and relationships are retrieved",
-            tool="How many entities and relationships to consider.",
+            help="Entities and relationships to show.",
+            page=(
+                "how many entities and relationships are shown; [text"
+                " units](#text-units-of-what-was-found) may be of more"
+            ),
+            tool="How many entities and relationships to show.",
         ),
     ] = 10
     chunk_top_k: Annotated[

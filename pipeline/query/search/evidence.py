@@ -29,6 +29,9 @@ Sources = Sequence[Sequence[str]]
 """Ids of the source text units of each record found, the best record first."""
 LANES = ("vector", "graph", "entity", "relationship")
 """Ways to find text units, in the order in which they take turns."""
+RECORDS_OF_UNIT = 5
+"""Entities, and relationships, that are searched for each text unit that is wanted. Many are of the
+same text unit, so as many records as text units would give too few of these."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,32 @@ def interleave(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> lis
                 item = items[turn]
                 item_of_key.setdefault(by(item), item)
     return list(item_of_key.values())
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the search for entities, or for relationships.
+
+    ``records``: the most that are shown. ``n_units``: the text units that are wanted. Where those
+    of the first ``records`` are fewer, those of the next ones follow.
+    """
+
+    records: int
+    n_units: int
+
+    @property
+    def searched(self) -> int:
+        """Return the number of records to search for."""
+        return max(self.records, RECORDS_OF_UNIT * self.n_units)
+
+    def count_needed(self, sources: Sources) -> int:
+        """Return from how many records, the best first, text units are taken."""
+        units: set[str] = set()
+        for n_records, own in enumerate(sources):
+            if n_records >= self.records and len(units) >= self.n_units:
+                return n_records
+            units.update(own)
+        return len(sources)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pipeline.query.search.evidence import (
     ChunkChoice,
     Evidence,
     Found,
+    Limits,
     interleave,
     pick_chunks,
     rank_by_relation,
@@ -48,35 +49,42 @@ def may_ask_chat(options: Mapping[str, Any]) -> bool:
 def local_search(
     ids: Sequence[str],
     choice: ChunkChoice,
+    limits: Limits,
     vectors: VectorReads,
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Return the entities ``ids``, in this order, with their relationships and text units.
+    """Return the first entities of ``ids``, with their relationships, and text units.
 
-    ``order`` sorts the relationships, ``choice`` chooses the text units. It takes three reads for
-    any number of ids, and one more to order by the question.
+    The entities keep the order of ``ids``. ``order`` sorts the relationships, ``choice`` chooses
+    the text units. It takes three reads for any number of ids, and one more to order by the
+    question.
     """
     if not ids:
         return Evidence()
     entities = graph.entities(ids)
-    relationships = graph.relationships_of(ids, RELATIONSHIP_LIMIT)
+    shown = ids[: limits.records]
+    relationships = graph.relationships_of(shown, RELATIONSHIP_LIMIT)
     if order == "question":
-        relationships = sort_by_question(relationships, ids, choice.question, vectors)
+        relationships = sort_by_question(relationships, shown, choice.question, vectors)
+    sources = [entity.text_unit_ids for entity in entities]
+    n_needed = limits.count_needed(sources)
     if choice.method == "RELATION":
-        picks = rank_by_relation(graph.shared_units(ids), ids)
+        needed = [entity.id for entity in entities[:n_needed]]
+        picks = rank_by_relation(graph.shared_units(needed), needed)
     else:
-        picks = choice.among([entity.text_unit_ids for entity in entities])
-    return Evidence(entities, relationships, {"entity": picks})
+        picks = choice.among(sources[:n_needed])
+    return Evidence(entities[: limits.records], relationships, {"entity": picks})
 
 
 def global_search(
     ids: Sequence[str],
     choice: ChunkChoice,
+    limits: Limits,
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Return the relationships ``ids``, with their ends and their own text units.
+    """Return the first relationships of ``ids``, with their ends, and text units.
 
     The relationships keep this order, or are sorted by rank and weight, as ``order`` says. The
     entities follow the order of ``ids``. ``choice`` chooses the text units. It takes two reads for
@@ -84,13 +92,15 @@ def global_search(
     """
     if not ids:
         return Evidence()
-    nearest = graph.relationships(ids)
+    found = graph.relationships(ids)
+    nearest = found[: limits.records]
     ends: dict[str, None] = {}
     for link in nearest:
         ends[link.source_entity_id] = None
         ends[link.target_entity_id] = None
     entities = graph.entities(list(ends))
-    picks = choice.among([link.text_unit_ids for link in nearest])
+    sources = [link.text_unit_ids for link in found]
+    picks = choice.among(sources[: limits.count_needed(sources)])
     if order == "rank":
         nearest = sorted(nearest, key=lambda link: (-link.rank, -link.weight, link.id))
     return Evidence(entities, nearest, {"relationship": picks})
@@ -148,14 +158,15 @@ def retrieve(
     by_vector = request.mode in VECTOR_MODES or (low is None and high is None)
     naive = VectorSearch("chunks", question.question, n_chunks)
 
+    limits = Limits(request.top_k, n_chunks)
     # All searches are one read of the store.
     searches: dict[str, VectorSearch] = {}
     if by_vector:
         searches["chunks"] = naive
     if low is not None:
-        searches["entities"] = VectorSearch("entities", low, request.top_k)
+        searches["entities"] = VectorSearch("entities", low, limits.searched)
     if high is not None:
-        searches["relationships"] = VectorSearch("relationships", high, request.top_k)
+        searches["relationships"] = VectorSearch("relationships", high, limits.searched)
     nearest = dict(zip(searches, find_nearest_ids(searches.values(), vectors), strict=True))
 
     choice = ChunkChoice(
@@ -166,9 +177,9 @@ def retrieve(
     if by_vector:
         found.append(_naive_evidence(nearest["chunks"]))
     if low is not None:
-        found.append(local_search(nearest["entities"], choice, vectors, graph, order))
+        found.append(local_search(nearest["entities"], choice, limits, vectors, graph, order))
     if high is not None:
-        found.append(global_search(nearest["relationships"], choice, graph, order))
+        found.append(global_search(nearest["relationships"], choice, limits, graph, order))
     evidence = _merge(found)
     if not by_vector and not evidence.entities and not evidence.relationships:
         [ids] = find_nearest_ids([naive], vectors)

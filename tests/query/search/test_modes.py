@@ -35,7 +35,7 @@ LIVE = Live("index", "1", {"model": "letters"}, len(LETTERS))
 Opened = tuple[PostgresStore, GraphStore]
 
 LOCAL = (["Ada"], ["Ada > Bea"], {"entity": ["c1", "c2"]})
-GLOBAL = (["Cid", "Dov"], ["Cid > Dov"], {"relationship": ["c3"]})
+GLOBAL = (["Cid", "Dov"], ["Cid > Dov"], {"relationship": ["c3", "c1"]})
 FOUND = {
     "naive": ([], [], {"vector": ["c1", "c2"]}),
     "local": LOCAL,
@@ -43,12 +43,12 @@ FOUND = {
     "hybrid": (
         ["Ada", "Cid", "Dov"],
         ["Ada > Bea", "Cid > Dov"],
-        {"entity": ["c1", "c2"], "relationship": ["c3"]},
+        {"entity": ["c1", "c2"], "relationship": ["c3", "c1"]},
     ),
     "mix": (
         ["Ada", "Cid", "Dov"],
         ["Ada > Bea", "Cid > Dov"],
-        {"vector": ["c1", "c2"], "entity": ["c1", "c2"], "relationship": ["c3"]},
+        {"vector": ["c1", "c2"], "entity": ["c1", "c2"], "relationship": ["c3", "c1"]},
     ),
 }
 SHOWN = """-----Entities-----
@@ -137,7 +137,12 @@ def test_text_units_are_picked_as_the_request_says(
     """Nearest to "Ada" are Ada, then Dov or Bea by letters; nearest to "lawsuit" are lawsuit,
     teaching."""
     evidence = found(
-        stores, mode="hybrid", top_k=2, kg_chunk_pick_method=method, related_chunk_number=1
+        stores,
+        mode="hybrid",
+        top_k=2,
+        chunk_top_k=1,
+        kg_chunk_pick_method=method,
+        related_chunk_number=1,
     )
     assert {lane: dict(picks) for lane, picks in evidence.chunk_lanes.items()} == lanes
 

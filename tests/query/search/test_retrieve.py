@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.query.search.evidence import ChunkChoice, Evidence
+from pipeline.query.search.evidence import ChunkChoice, Evidence, Limits
 from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import (
     QuestionVectors,
@@ -27,6 +27,7 @@ from tests.records import column
 
 LOCAL = ["entities", "relationships_of", "nearest_of relationships", "shared_units"]
 GLOBAL = ["relationships", "entities"]
+LIMITS = Limits(records=10, n_units=1)
 
 
 def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidence:
@@ -121,7 +122,9 @@ def test_a_half_that_was_left_out_is_told(mode: str, keywords: Keywords, notes: 
 
 def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     stores = village()
-    evidence = local_search(near(stores, "entities", "Bea", 1), choice(stores), stores, stores)
+    evidence = local_search(
+        near(stores, "entities", "Bea", 1), choice(stores), LIMITS, stores, stores
+    )
     assert column(evidence.entities, "name") == ["Bea"]
     assert column(evidence.relationships, "id") == ["rel-Bea-Cid", "rel-Ada-Bea"]
     assert evidence.chunk_lanes == {"entity": {"c2": 1, "c1": 1}}
@@ -129,7 +132,9 @@ def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
 
 def test_local_search_keeps_the_order_of_similarity():
     stores = village()
-    evidence = local_search(near(stores, "entities", "Dov", 2), choice(stores), stores, stores)
+    evidence = local_search(
+        near(stores, "entities", "Dov", 2), choice(stores), LIMITS, stores, stores
+    )
     assert column(evidence.entities, "name") == ["Dov", "Cid"]
     assert evidence.chunk_lanes == {"entity": {"c3": 2, "c2": 1}}
 
@@ -137,11 +142,11 @@ def test_local_search_keeps_the_order_of_similarity():
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
     evidence = global_search(
-        near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores
+        near(stores, "relationships", "lawsuit teaching", 2), choice(stores), LIMITS, stores
     )
     assert column(evidence.relationships, "id") == ["rel-Ada-Bea", "rel-Cid-Dov"]
     by_rank = global_search(
-        near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores, "rank"
+        near(stores, "relationships", "lawsuit teaching", 2), choice(stores), LIMITS, stores, "rank"
     )
     assert column(by_rank.relationships, "id") == ["rel-Cid-Dov", "rel-Ada-Bea"]
     assert column(evidence.entities, "name") == ["Ada", "Bea", "Cid", "Dov"]
@@ -151,16 +156,41 @@ def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
 def test_relationships_are_those_of_the_best_entity_first_and_the_most_similar_to_the_question():
     stores = village()
     wanted = choice(stores, "meeting")
-    by_question = local_search(near(stores, "entities", "Bea", 2), wanted, stores, stores)
+    by_question = local_search(near(stores, "entities", "Bea", 2), wanted, LIMITS, stores, stores)
     assert column(by_question.entities, "name")[0] == "Bea"
     assert column(by_question.relationships, "description")[:2] == ["meeting", "teaching"]
     other = local_search(
-        near(stores, "entities", "Bea", 2), choice(stores, "teaching"), stores, stores
+        near(stores, "entities", "Bea", 2), choice(stores, "teaching"), LIMITS, stores, stores
     )
     assert column(other.relationships, "description")[:2] == ["teaching", "meeting"]
-    by_rank = local_search(near(stores, "entities", "Bea", 2), wanted, stores, stores, "rank")
+    by_rank = local_search(
+        near(stores, "entities", "Bea", 2), wanted, LIMITS, stores, stores, "rank"
+    )
     ranks = column(by_rank.relationships, "rank")
     assert ranks == sorted(ranks, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "units"),
+    [
+        ("local", {"entity": ["c1", "c2", "c3"]}),
+        ("global", {"relationship": ["c3", "c1", "c2"]}),
+    ],
+)
+def test_records_beyond_top_k_give_the_text_units_that_the_first_ones_lack(
+    mode: str, units: dict[str, list[str]]
+):
+    evidence = found(village(), BOTH, mode=mode, top_k=1, chunk_top_k=3)
+    assert {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()} == units
+    only_first = found(village(), BOTH, mode=mode, top_k=1, chunk_top_k=1)
+    assert evidence.entities == only_first.entities
+    assert evidence.relationships == only_first.relationships
+
+
+def test_records_beyond_top_k_give_nothing_where_the_first_ones_have_enough():
+    evidence = found(village(), BOTH, mode="hybrid", top_k=1, chunk_top_k=1)
+    lanes = {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()}
+    assert lanes == {"entity": ["c1", "c2"], "relationship": ["c3"]}
 
 
 def test_hybrid_takes_turns_and_names_each_entity_once():
