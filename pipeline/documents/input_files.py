@@ -152,15 +152,8 @@ class Listing:
 
     @cached_property
     def version(self) -> str:
-        """A hash that changes whenever a file is written, even if its content stays the same.
-
-        Rows, and files of git, are left out: they are read as they were listed.
-        """
-        lines = [
-            f"{file.name}\n{_state_as_text(file)}"
-            for file in self.files
-            if file.kind not in ("sql", "git")
-        ]
+        """A hash that changes whenever a file is written, even if its content stays the same."""
+        lines = [f"{file.name}\n{_state_as_text(file)}" for file in self.files]
         return digest("\n".join(lines))
 
     @cached_property

@@ -2,7 +2,7 @@
 
 import codecs
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Annotated, Self
@@ -31,7 +31,7 @@ from pipeline.documents.files import is_match, list_files
 from pipeline.documents.input_files import Listing, content_of
 from pipeline.documents.limited_converter import is_converted
 from pipeline.documents.titles import TITLE_ORDER, Found
-from pipeline.settings.inputs import Input, InputColumns, WebPages, check_names
+from pipeline.settings.inputs import READ_AS_LISTED, Input, InputColumns, WebPages, check_names
 
 MOUNTS = "mounts"
 
@@ -78,6 +78,7 @@ class LoadParams(Params):
     inputs: Annotated[tuple[Input, ...], AfterValidator(check_names)] = ()
     # The keys of buckets, which are in no file, message or hash.
     environment: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
+    _watched: Listing | None = PrivateAttr(default=None)
     _listing: Listing | None = PrivateAttr(default=None)
     _people: dict[str, dict[str, str] | None] = PrivateAttr(default_factory=dict)
 
@@ -92,34 +93,61 @@ class LoadParams(Params):
         its file system is not mounted, and the folder counts as not read.
         """
         before = json.loads(last.get(MOUNTS, "[]"))
-        listing = self._list_now(before)
-        found = self.model_copy(update={"mounts": listing.mounts})
-        found._listing = listing
+        watched = self._list_watched(before)
+        found = self.model_copy(update={"mounts": watched.mounts})
+        found._watched = watched
+        found._listing = None
         found._people = {}
         return found
 
     @property
     def listing(self) -> Listing:
         """The files as they were listed last, or as they are now if they were not listed."""
-        return self._listing or self._list_now(self.mounts)
+        if self._listing is not None:
+            return self._listing
+        watched = self.watched
+        others = [source for source in self.inputs if source.type in READ_AS_LISTED]
+        listing = self._with_inputs(watched, others, self.mounts) if others else watched
+        if self._watched is not None:
+            self._listing = listing
+        return listing
 
-    def _list_now(self, mounts: Collection[str]) -> Listing:
-        """Return the files as they are now, those of archives among them.
+    @property
+    def watched(self) -> Listing:
+        """Those of the files that may change after they were listed, as they were listed last.
+
+        Rows of databases and files of git are none of them: they are read as they were listed. So a
+        run that asks at its end whether a file has changed reads no database a second time.
+        """
+        return self._watched or self._list_watched(self.mounts)
+
+    def _list_watched(self, mounts: Collection[str]) -> Listing:
+        """Return the files as they are now, those of archives among them, but no rows and none of
+        git.
 
         A converter of the user's own for archives gets them whole.
         """
-        opened_mb = 0 if is_converted(ARCHIVE, self.rules) else self.max_file_mb
         prefixes = tuple(source.prefix for source in self.inputs)
         own = [name for name in mounts if not name.startswith(prefixes)] if prefixes else mounts
-        first = list_files(self.path, self.file_pattern, own, self.hashes, opened_mb)
-        if not self.inputs:
-            return first
+        first = list_files(self.path, self.file_pattern, own, self.hashes, self._opened_mb)
+        watched = [source for source in self.inputs if source.type not in READ_AS_LISTED]
+        return self._with_inputs(first, watched, mounts) if watched else first
+
+    def _with_inputs(
+        self, listing: Listing, inputs: Sequence[Input], mounts: Collection[str]
+    ) -> Listing:
+        """Return the files with those of these inputs."""
         # Imported here, since most projects have one input.
         from pipeline.documents.inputs import with_inputs
 
         return with_inputs(
-            first, self.inputs, mounts, self.max_file_mb, opened_mb, self.environment
+            listing, inputs, mounts, self.max_file_mb, self._opened_mb, self.environment
         )
+
+    @property
+    def _opened_mb(self) -> int:
+        """The size in megabytes up to which files of archives are read; 0 leaves archives whole."""
+        return 0 if is_converted(ARCHIVE, self.rules) else self.max_file_mb
 
     def input_of(self, name: str) -> Input | None:
         """Return the input beside the input folder that has a file, or None."""

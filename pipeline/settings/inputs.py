@@ -12,6 +12,8 @@ WebPages = Literal["whole", "article"]
 """The part of a page in HTML that is read."""
 BUCKETS = frozenset({"s3", "gs", "az"})
 """The types of inputs in an object store."""
+READ_AS_LISTED = frozenset({"git", "sql"})
+"""The types of inputs that are read in the state in which they were listed."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 

@@ -78,7 +78,7 @@ def _file_dates(params: LoadParams) -> list[str]:
 
 def input_version(params: LoadParams) -> str:
     """Return a version that changes whenever a matching file is written, even if unchanged."""
-    return params.listing.version
+    return params.watched.version
 
 
 FILES = table("name", name=STRING, content=STRING, converter=STRING, written=STRING)

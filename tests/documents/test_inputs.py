@@ -15,6 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.documents import database_rows
+from pipeline.documents import inputs as inputs_of_listing
 from pipeline.documents.git import BlobReader, GitError
 from pipeline.engine.run_options import RunOptions
 from pipeline.errors import DataError, DeletionError, SettingsError
@@ -290,13 +291,36 @@ def test_a_database_that_is_written_to_changes_no_version(tmp_path: Path, reposi
     write(tmp_path / "main", {"a.txt": "One."})
     code = {"name": "code", "type": "git", "url": str(repository)}
     source = crm(database(tmp_path / "crm.sqlite", CASES))
-    before = params_of(tmp_path, code, source).listing.version
+    before = params_of(tmp_path, code, source).watched.version
     database(tmp_path / "crm.sqlite", CASES[:1])
     write(repository, {"docs/a.md": "Another A"})
     commit(repository)
-    assert params_of(tmp_path, code, source).listing.version == before
+    assert params_of(tmp_path, code, source).watched.version == before
     write(tmp_path / "main", {"a.txt": "Another one."})
-    assert params_of(tmp_path, code, source).listing.version != before
+    assert params_of(tmp_path, code, source).watched.version != before
+
+
+def test_a_run_lists_each_database_and_repository_once(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
+    listed: list[str] = []
+
+    def noted(name: str) -> Callable[..., Any]:
+        do = getattr(inputs_of_listing, name)
+
+        def call(*arguments: Any) -> Any:
+            listed.append(name)
+            return do(*arguments)
+
+        return call
+
+    for name in ("list_rows", "list_blobs"):
+        monkeypatch.setattr(inputs_of_listing, name, noted(name))
+    for text in ("The first.", "The second.", "The second."):
+        database(folder.root / "crm.sqlite", [(1, "Lens", text, "ann", 1)])
+        assert night(folder)[0]["@crm/1"] == text
+        assert sorted(listed) == ["list_blobs", "list_rows"]
+        listed.clear()
 
 
 def test_an_input_that_is_away_leaves_the_contents_of_the_others_known(tmp_path: Path):
