@@ -114,7 +114,7 @@ class LoadParams(Params):
 
     @property
     def watched(self) -> Listing:
-        """Those of the files that may change after they were listed, as they were listed last.
+        """The files that may change after they were listed, as they were listed last.
 
         Rows of databases and files of git are none of them: they are read as they were listed. So a
         run that asks at its end whether a file has changed reads no database a second time.
