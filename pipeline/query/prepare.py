@@ -19,7 +19,7 @@ from pipeline.query.request_limits import (
 )
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.absent import describe_absence, find_absent_terms
-from pipeline.query.search.evidence import Evidence, Found
+from pipeline.query.search.evidence import Evidence, EvidenceAndUnits
 from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords, choose_search_text, find_keywords
 from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence
@@ -117,7 +117,7 @@ def _find_keywords(request: QueryRequest, resources: QueryResources) -> Keywords
 
 def _search(
     request: QueryRequest, keywords: Keywords, resources: QueryResources
-) -> tuple[Found, tuple[str, ...]]:
+) -> tuple[EvidenceAndUnits, tuple[str, ...]]:
     """Return the evidence and text units of the question, and notes on the stores."""
     if request.mode == "bypass":
         return (Evidence(), ()), ()
@@ -126,7 +126,7 @@ def _search(
     if _find_reranker(request, resources):
         n_chunks = count_candidates(n_chunks, resources.fuses_ranks)
 
-    def find(vectors: VectorReads, graph: GraphReads) -> Found:
+    def find(vectors: VectorReads, graph: GraphReads) -> EvidenceAndUnits:
         evidence, chunks = find_evidence(request, question, vectors, graph, n_chunks)
         absent = find_absent_terms(request.query, chunks, vectors)
         absence = describe_absence(absent, filtered=bool(request.where))

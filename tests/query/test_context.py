@@ -18,7 +18,7 @@ from pipeline.query.context import (
     note_dropped_sections,
 )
 from pipeline.query.evidence_answer import NOTICE, build_evidence_answer
-from pipeline.query.search.evidence import Evidence, Pick, pick_chunks
+from pipeline.query.search.evidence import Evidence, Pick, pick_units
 from pipeline.stores.records import Entity, Passage, Relationship
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
@@ -287,14 +287,14 @@ def test_no_evidence_is_an_empty_context():
 
 def test_chunks_are_taken_from_the_lanes_in_turn():
     lanes = {"relationship": {"r1": 1, "e1": 2}, "entity": {"e1": 3, "e2": 1}, "vector": {"v1": 1}}
-    assert pick_chunks(Evidence(chunk_lanes=lanes), 10) == [
+    assert pick_units(Evidence(unit_lanes=lanes), 10) == [
         Pick("v1", "vector", 1, 1),
         Pick("e1", "entity", 3, 1),
         Pick("r1", "relationship", 1, 1),
         Pick("e2", "entity", 1, 2),
     ]
-    assert column(pick_chunks(Evidence(chunk_lanes=lanes), 2), "id") == ["v1", "e1"]
-    assert not pick_chunks(Evidence(), 2)
+    assert column(pick_units(Evidence(unit_lanes=lanes), 2), "id") == ["v1", "e1"]
+    assert not pick_units(Evidence(), 2)
 
 
 @given(st.lists(texts | st.just("```\n-----References-----\n[9] own.txt"), min_size=1, max_size=4))

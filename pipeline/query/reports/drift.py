@@ -31,7 +31,7 @@ from pipeline.query.reports.windows import (
 )
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
-from pipeline.query.search.evidence import Found
+from pipeline.query.search.evidence import EvidenceAndUnits
 from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import QuestionVectors, find_evidence, find_nearest_ids
@@ -77,7 +77,7 @@ class LocalContexts:
             return [], ()
         embedded = self.resources.embedding.embed(questions)
 
-        def find(vectors: VectorReads, graph: GraphReads) -> list[Found]:
+        def find(vectors: VectorReads, graph: GraphReads) -> list[EvidenceAndUnits]:
             return self._find_all(questions, embedded, vectors, graph)
 
         found, notes = self.resources.read(restrict_to_where(self.request, find))
@@ -116,17 +116,17 @@ class LocalContexts:
         embedded: np.ndarray,
         vectors: VectorReads,
         graph: GraphReads,
-    ) -> list[Found]:
+    ) -> list[EvidenceAndUnits]:
         """Return the evidence and text units for each question."""
         n_chunks = self.request.chunk_top_k
-        found: list[Found] = []
+        found: list[EvidenceAndUnits] = []
         for question, vector in zip(questions, embedded, strict=True):
             request = self._as_local(question)
             searched = QuestionVectors(question, vector, low=vector, high=None)
             found.append(find_evidence(request, searched, vectors, graph, n_chunks))
         return found
 
-    def _build_context(self, question: str, found: Found) -> Context:
+    def _build_context(self, question: str, found: EvidenceAndUnits) -> Context:
         evidence, chunks = found
         tokenizer = self.resources.tokenizer
         without_evidence = build_call_messages(self.request, self.resources, LOCAL, "", question)

@@ -22,8 +22,8 @@ from pipeline.stores.records import (
     Statement,
 )
 
-Picks = Mapping[str, int]
-"""Text units that one lane has chosen, best first: id -> how often it occurred in the lane."""
+UnitCounts = Mapping[str, int]
+"""The ids of text units that one lane has chosen, best first, each with how often it occurred."""
 Item = TypeVar("Item")
 Sources = Sequence[Sequence[str]]
 """Ids of the source text units of each record found, the best record first."""
@@ -38,7 +38,7 @@ same text unit, so as many records as text units would give too few of these."""
 class Evidence:
     """The ranked records that a search has found, and notes on the search for the caller.
 
-    ``chunk_lanes`` maps a lane of LANES to the text units that it has chosen. ``absence``: a clause
+    ``unit_lanes`` maps a lane of LANES to the text units that it has chosen. ``absence``: a clause
     that says which words of the question no passage has; "" if none is missing. ``statements``:
     those of the relationships, if the question wants data. ``attributes``: the values of the
     entities' properties.
@@ -46,7 +46,7 @@ class Evidence:
 
     entities: Sequence[Entity] = ()
     relationships: Sequence[Relationship] = ()
-    chunk_lanes: Mapping[str, Picks] = field(default_factory=dict)
+    unit_lanes: Mapping[str, UnitCounts] = field(default_factory=dict)
     reports: Sequence[Report] = ()
     claims: Sequence[Claim] = ()
     notes: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ class Evidence:
     attributes: Sequence[Attribute] = ()
 
 
-Found = tuple[Evidence, Sequence[Passage]]
-"""Evidence, and the text units to show."""
+EvidenceAndUnits = tuple[Evidence, Sequence[Passage]]
+"""The evidence for a question, and the text units to show, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Pick:
     place: int
 
 
-def pick_chunks(evidence: Evidence, limit: int) -> list[Pick]:
+def pick_units(evidence: Evidence, limit: int) -> list[Pick]:
     """Return at most ``limit`` text units; the lanes take turns, each gives its best first."""
     lanes: list[list[Pick]] = []
-    for lane in sorted(evidence.chunk_lanes, key=LANES.index):
+    for lane in sorted(evidence.unit_lanes, key=LANES.index):
         picks: list[Pick] = []
-        for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1):
+        for place, (id, frequency) in enumerate(evidence.unit_lanes[lane].items(), 1):
             picks.append(Pick(id, lane, frequency, place))
         lanes.append(picks)
     return interleave(attrgetter("id"), *lanes)[:limit]
@@ -126,7 +126,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class ChunkChoice:
+class UnitChoice:
     """A method to choose among the source text units of the records found.
 
     ``number``: about how many to choose per record, with WEIGHT and VECTOR. ``question``: the
@@ -138,7 +138,7 @@ class ChunkChoice:
     question: np.ndarray
     vectors: VectorReads
 
-    def among(self, sources: Sources) -> Picks:
+    def among(self, sources: Sources) -> UnitCounts:
         """Choose text units of ``sources`` by the method.
 
         RELATION takes all, in the order of the records. VECTOR takes the nearest ones; if it finds
@@ -149,15 +149,17 @@ class ChunkChoice:
         nearest = self._nearest(sources) if self.method == "VECTOR" else {}
         return nearest or choose_by_weight(sources, self.number)
 
-    def _nearest(self, sources: Sources) -> Picks:
+    def _nearest(self, sources: Sources) -> UnitCounts:
         """Return the text units most similar to the question, half of ``number`` per record.
 
-        The result is empty if the question's vector is zero.
+        Half of it is about what WEIGHT chooses: its quotas fall from ``number`` to 1. The result is
+        empty if the question's vector is zero.
         """
         if not self.question.any():
             return {}
         units = list(dict.fromkeys(chain.from_iterable(sources)))
         limit = max(1, self.number * len(sources) // 2)
+        # The databases call text units chunks.
         hits = self.vectors.nearest_of("chunks", units, self.question, limit)
         return count_frequencies([id for id, _ in hits], sources)
 
@@ -168,47 +170,47 @@ def sort_by_question(
     question: np.ndarray,
     vectors: VectorReads,
 ) -> list[Relationship]:
-    """Sort relationships by their best-ranked end, then by similarity to the question.
+    """Sort relationships by their end that was found first, then by similarity to the question.
 
-    Ties are sorted by rank, weight and id. ``entity_ids`` gives the ranks of the ends, best first;
-    ``question`` is the question's vector.
+    Ties are sorted by the sum of the ends' degrees, by weight and by id. ``entity_ids`` has the
+    ends in the order in which they were found; ``question`` is the question's vector.
     """
-    place = {id: position for position, id in enumerate(entity_ids)}
+    position_of = {id: position for position, id in enumerate(entity_ids)}
     link_ids = [link.id for link in links]
     similarity = dict(vectors.nearest_of("relationships", link_ids, question, len(links)))
-    unranked = len(place)
+    behind_all = len(position_of)
 
     def sort_key(link: Relationship) -> tuple[int, float, int, float, str]:
-        source_place = place.get(link.source_entity_id, unranked)
-        target_place = place.get(link.target_entity_id, unranked)
-        best_end = min(source_place, target_place)
-        # -1 is the least similarity.
-        return best_end, -similarity.get(link.id, -1.0), -link.rank, -link.weight, link.id
+        source_position = position_of.get(link.source_entity_id, behind_all)
+        target_position = position_of.get(link.target_entity_id, behind_all)
+        first_end = min(source_position, target_position)
+        # -1 is the least similarity. The rank of a link is the sum of degrees, no position.
+        return first_end, -similarity.get(link.id, -1.0), -link.rank, -link.weight, link.id
 
     return sorted(links, key=sort_key)
 
 
-def rank_by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Picks:
+def rank_by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> UnitCounts:
     """Rank text units by their entity, then by the number of its neighbours that share them.
 
-    ``entity_ids`` gives the ranks of the entities, best first.
+    ``entity_ids`` has the entities in the order in which they were found.
     """
-    place = {id: position for position, id in enumerate(entity_ids)}
+    position_of = {id: position for position, id in enumerate(entity_ids)}
 
     def rank_unit(unit: SharedUnit) -> tuple[int, int, str]:
-        return place[unit.entity_id], -unit.neighbours, unit.text_unit_id
+        return position_of[unit.entity_id], -unit.neighbours, unit.text_unit_id
 
     # A counter keeps the order in which it has met its keys.
     return Counter(unit.text_unit_id for unit in sorted(shared, key=rank_unit))
 
 
-def choose_by_weight(sources: Sources, most: int) -> Picks:
+def choose_by_weight(sources: Sources, most: int) -> UnitCounts:
     """Choose text units by linear gradient polling.
 
     The first record may choose ``most`` text units, the last one may choose 1, and those between
-    a linear number by their rank. What a record does not use goes to the next that have more. A
-    text unit counts for the first record that has it. Of its own, a record prefers those that most
-    records have.
+    a linear number by their position. A text unit belongs to the first record that has it. Of its
+    own, a record prefers those that most records have. What records do not use of their numbers
+    is filled with the text units left over, those of the first records first.
     """
     if not sources:
         return {}
@@ -221,15 +223,15 @@ def choose_by_weight(sources: Sources, most: int) -> Picks:
         ranked.append(sorted(own, key=lambda unit: -frequency[unit]))
     quotas = [round(quota) for quota in np.linspace(most, 1, num=len(ranked))]
     chosen: list[str] = []
-    rest: list[str] = []
+    left_over: list[str] = []
     for units, quota in zip(ranked, quotas, strict=True):
         chosen += units[:quota]
-        rest += units[quota:]
-    unused = sum(quotas) - len(chosen)
-    return count_frequencies([*chosen, *rest[:unused]], sources)
+        left_over += units[quota:]
+    n_unused = sum(quotas) - len(chosen)
+    return count_frequencies([*chosen, *left_over[:n_unused]], sources)
 
 
-def count_frequencies(units: Iterable[str], sources: Sources) -> Picks:
+def count_frequencies(units: Iterable[str], sources: Sources) -> UnitCounts:
     """Return each distinct text unit with the number of records that have it as a source."""
     frequency = _frequencies(sources)
     return {unit: frequency[unit] for unit in dict.fromkeys(units)}
@@ -237,4 +239,8 @@ def count_frequencies(units: Iterable[str], sources: Sources) -> Picks:
 
 def _frequencies(sources: Sources) -> Counter[str]:
     """Return the number of records that have each text unit as a source."""
-    return Counter(chain.from_iterable(map(dict.fromkeys, sources)))
+    frequency: Counter[str] = Counter()
+    for units in sources:
+        # A record that names a text unit twice counts once.
+        frequency.update(set(units))
+    return frequency

@@ -12,12 +12,13 @@ from pipeline.models.base import EmbeddingModel
 from pipeline.query.entity_table import SHOWN_ATTRIBUTES
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import (
-    ChunkChoice,
     Evidence,
-    Found,
+    EvidenceAndUnits,
     Limits,
+    UnitChoice,
+    UnitCounts,
     interleave,
-    pick_chunks,
+    pick_units,
     rank_by_relation,
     sort_by_question,
 )
@@ -48,7 +49,7 @@ def may_ask_chat(options: Mapping[str, Any]) -> bool:
 
 def local_search(
     ids: Sequence[str],
-    choice: ChunkChoice,
+    choice: UnitChoice,
     limits: Limits,
     vectors: VectorReads,
     graph: GraphReads,
@@ -71,15 +72,15 @@ def local_search(
     n_needed = limits.count_needed(sources)
     if choice.method == "RELATION":
         needed = [entity.id for entity in entities[:n_needed]]
-        picks = rank_by_relation(graph.shared_units(needed), needed)
+        unit_counts = rank_by_relation(graph.shared_units(needed), needed)
     else:
-        picks = choice.among(sources[:n_needed])
-    return Evidence(entities[: limits.records], relationships, {"entity": picks})
+        unit_counts = choice.among(sources[:n_needed])
+    return Evidence(entities[: limits.records], relationships, {"entity": unit_counts})
 
 
 def global_search(
     ids: Sequence[str],
-    choice: ChunkChoice,
+    choice: UnitChoice,
     limits: Limits,
     graph: GraphReads,
     order: RelationshipOrder = "question",
@@ -100,10 +101,10 @@ def global_search(
         ends[link.target_entity_id] = None
     entities = graph.entities(list(ends))
     sources = [link.text_unit_ids for link in found]
-    picks = choice.among(sources[: limits.count_needed(sources)])
+    unit_counts = choice.among(sources[: limits.count_needed(sources)])
     if order == "rank":
         nearest = sorted(nearest, key=lambda link: (-link.rank, -link.weight, link.id))
-    return Evidence(entities, nearest, {"relationship": picks})
+    return Evidence(entities, nearest, {"relationship": unit_counts})
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def retrieve(
         searches["relationships"] = VectorSearch("relationships", high, limits.searched)
     nearest = dict(zip(searches, find_nearest_ids(searches.values(), vectors), strict=True))
 
-    choice = ChunkChoice(
+    choice = UnitChoice(
         request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors
     )
     order = request.relationship_order
@@ -195,7 +196,7 @@ def find_nearest_ids(searches: Iterable[VectorSearch], vectors: VectorReads) -> 
 
 def _naive_evidence(ids: Sequence[str]) -> Evidence:
     """Return the text units ``ids`` as evidence, found by their vectors."""
-    return Evidence(chunk_lanes={"vector": dict.fromkeys(ids, 1)})
+    return Evidence(unit_lanes={"vector": dict.fromkeys(ids, 1)})
 
 
 def _missing_keyword_notes(request: QueryRequest, question: QuestionVectors) -> tuple[str, ...]:
@@ -220,13 +221,15 @@ def _missing_keyword_notes(request: QueryRequest, question: QuestionVectors) -> 
 
 def _merge(found: Sequence[Evidence]) -> Evidence:
     """Merge the evidence of several searches, which take turns; equal names are one entity."""
-    lanes = {lane: picks for evidence in found for lane, picks in evidence.chunk_lanes.items()}
+    unit_lanes: dict[str, UnitCounts] = {}
+    for evidence in found:
+        unit_lanes |= evidence.unit_lanes
     entities = [evidence.entities for evidence in found]
     relationships = [evidence.relationships for evidence in found]
     return Evidence(
         entities=interleave(attrgetter("name"), *entities),
         relationships=interleave(attrgetter("id"), *relationships),
-        chunk_lanes=lanes,
+        unit_lanes=unit_lanes,
         notes=tuple(note for evidence in found for note in evidence.notes),
     )
 
@@ -260,13 +263,13 @@ def find_evidence(
     vectors: VectorReads,
     graph: GraphReads,
     n_chunks: int,
-) -> Found:
+) -> EvidenceAndUnits:
     """Return the evidence for a question, and the text units to show, in their order.
 
     Reports and claims are read only if the ``context`` of the request asks for them.
     """
     evidence = retrieve(request, question, vectors, graph, n_chunks)
-    picks = {pick.id: pick for pick in pick_chunks(evidence, n_chunks)}
+    picks = {pick.id: pick for pick in pick_units(evidence, n_chunks)}
     chunks = []
     for chunk in vectors.chunks(list(picks), question.question):
         pick = picks[chunk.id]

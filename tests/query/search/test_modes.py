@@ -102,7 +102,7 @@ def test_each_mode_finds_what_was_worked_out(stores: Opened, mode: str):
     assert (
         column(evidence.entities, "name"),
         [f"{link.source} > {link.target}" for link in evidence.relationships],
-        {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()},
+        {lane: list(picks) for lane, picks in evidence.unit_lanes.items()},
     ) == FOUND[mode]
 
 
@@ -144,7 +144,7 @@ def test_text_units_are_picked_as_the_request_says(
         kg_chunk_pick_method=method,
         related_chunk_number=1,
     )
-    assert {lane: dict(picks) for lane, picks in evidence.chunk_lanes.items()} == lanes
+    assert {lane: dict(picks) for lane, picks in evidence.unit_lanes.items()} == lanes
 
 
 def test_with_the_preset_of_lightrag_the_context_is_its_tables(stores: Opened):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.query.search.evidence import ChunkChoice, Evidence, Limits
+from pipeline.query.search.evidence import Evidence, Limits, UnitChoice
 from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import (
     QuestionVectors,
@@ -38,8 +38,8 @@ def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidenc
 
 def choice(
     stores: MemoryStores, text: str = "", method: ChunkPick = "RELATION", number: int = 5
-) -> ChunkChoice:
-    return ChunkChoice(method, number, letters(text), stores)
+) -> UnitChoice:
+    return UnitChoice(method, number, letters(text), stores)
 
 
 def near(stores: MemoryStores, table: str, text: str, limit: int) -> list[str]:
@@ -67,7 +67,7 @@ def test_each_mode_consults_its_lanes(mode: str, reads: list[str], lanes: list[s
     stores = village()
     evidence = found(stores, BOTH, mode=mode)
     assert stores.reads == reads
-    assert list(evidence.chunk_lanes) == lanes
+    assert list(evidence.unit_lanes) == lanes
 
 
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid", "mix", "naive"])
@@ -93,12 +93,12 @@ def test_a_mode_without_its_keywords_reads_as_naive(mode: str, keywords: Keyword
     evidence = found(stores, keywords, mode=mode, chunk_top_k=1)
     assert stores.reads == ["nearest chunks"]
     assert any("keywords" in note for note in evidence.notes)
-    assert evidence.chunk_lanes == {"vector": {"c4": 1}}
+    assert evidence.unit_lanes == {"vector": {"c4": 1}}
 
 
 def test_hybrid_with_one_kind_of_keywords_follows_that_kind():
     stores = village()
-    assert list(found(stores, Keywords((), ("Ada",)), mode="hybrid").chunk_lanes) == ["entity"]
+    assert list(found(stores, Keywords((), ("Ada",)), mode="hybrid").unit_lanes) == ["entity"]
     assert stores.reads == ["nearest entities", *LOCAL]
 
 
@@ -127,7 +127,7 @@ def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     )
     assert column(evidence.entities, "name") == ["Bea"]
     assert column(evidence.relationships, "id") == ["rel-Bea-Cid", "rel-Ada-Bea"]
-    assert evidence.chunk_lanes == {"entity": {"c2": 1, "c1": 1}}
+    assert evidence.unit_lanes == {"entity": {"c2": 1, "c1": 1}}
 
 
 def test_local_search_keeps_the_order_of_similarity():
@@ -136,7 +136,7 @@ def test_local_search_keeps_the_order_of_similarity():
         near(stores, "entities", "Dov", 2), choice(stores), LIMITS, stores, stores
     )
     assert column(evidence.entities, "name") == ["Dov", "Cid"]
-    assert evidence.chunk_lanes == {"entity": {"c3": 2, "c2": 1}}
+    assert evidence.unit_lanes == {"entity": {"c3": 2, "c2": 1}}
 
 
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
@@ -150,7 +150,7 @@ def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     )
     assert column(by_rank.relationships, "id") == ["rel-Cid-Dov", "rel-Ada-Bea"]
     assert column(evidence.entities, "name") == ["Ada", "Bea", "Cid", "Dov"]
-    assert evidence.chunk_lanes == {"relationship": {"c1": 1, "c3": 1}}
+    assert evidence.unit_lanes == {"relationship": {"c1": 1, "c3": 1}}
 
 
 def test_relationships_are_those_of_the_best_entity_first_and_the_most_similar_to_the_question():
@@ -181,7 +181,7 @@ def test_records_beyond_top_k_give_the_text_units_that_the_first_ones_lack(
     mode: str, units: dict[str, list[str]]
 ):
     evidence = found(village(), BOTH, mode=mode, top_k=1, chunk_top_k=3)
-    assert {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()} == units
+    assert {lane: list(picks) for lane, picks in evidence.unit_lanes.items()} == units
     only_first = found(village(), BOTH, mode=mode, top_k=1, chunk_top_k=1)
     assert evidence.entities == only_first.entities
     assert evidence.relationships == only_first.relationships
@@ -189,7 +189,7 @@ def test_records_beyond_top_k_give_the_text_units_that_the_first_ones_lack(
 
 def test_records_beyond_top_k_give_nothing_where_the_first_ones_have_enough():
     evidence = found(village(), BOTH, mode="hybrid", top_k=1, chunk_top_k=1)
-    lanes = {lane: list(picks) for lane, picks in evidence.chunk_lanes.items()}
+    lanes = {lane: list(picks) for lane, picks in evidence.unit_lanes.items()}
     assert lanes == {"entity": ["c1", "c2"], "relationship": ["c3"]}
 
 
@@ -200,7 +200,7 @@ def test_hybrid_takes_turns_and_names_each_entity_once():
     assert len(names) == len(set(names))
     links = column(evidence.relationships, "id")
     assert len(links) == len(set(links))
-    assert set(evidence.chunk_lanes) == {"entity", "relationship"}
+    assert set(evidence.unit_lanes) == {"entity", "relationship"}
 
 
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid"])
@@ -210,7 +210,7 @@ def test_texts_of_which_the_graph_holds_nothing_are_found_as_by_naive(mode: str)
         whole, entity_rows=whole.entity_rows[:0], relationship_rows=whole.relationship_rows[:0]
     )
     evidence = found(stores, BOTH, mode=mode, chunk_top_k=2)
-    assert evidence.chunk_lanes == found(village(), BOTH, mode="naive", chunk_top_k=2).chunk_lanes
+    assert evidence.unit_lanes == found(village(), BOTH, mode="naive", chunk_top_k=2).unit_lanes
     assert evidence.notes == ("the graph holds nothing of it: searched as naive",)
 
 
@@ -219,7 +219,7 @@ def test_empty_stores_give_empty_evidence(mode: str):
     evidence = found(empty_village(), BOTH, mode=mode)
     assert not evidence.entities
     assert not evidence.relationships
-    assert not any(evidence.chunk_lanes.values())
+    assert not any(evidence.unit_lanes.values())
 
 
 def test_all_that_is_searched_for_is_embedded_at_once():

@@ -186,7 +186,7 @@ def _evidence(
     return Evidence(
         entities=graph.entities(best_entities),
         relationships=graph.relationships(best_links),
-        chunk_lanes={"graph": dict.fromkeys(passages, 1)},
+        unit_lanes={"graph": dict.fromkeys(passages, 1)},
     )
 
 

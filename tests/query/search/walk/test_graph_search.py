@@ -175,14 +175,14 @@ def test_a_graph_search_finds_the_records_of_the_answer(open_stores: Callable[..
     question: a step over "mother" leads to it, though it has no more of the question's words
     than c4 and c5. c3 and c6 are found over Cid and Dov, c6 without any word of the question."""
     evidence = search(open_stores())
-    assert list(evidence.chunk_lanes["graph"]) == ["c1", "c2", "c4", "c3", "c5", "c6"]
+    assert list(evidence.unit_lanes["graph"]) == ["c1", "c2", "c4", "c3", "c5", "c6"]
     assert names(evidence) == ["Bea Quill", "Ada Moor", "Cid Vane", "Dov Pell"]
     assert column(evidence.relationships, "description") == [text for _, _, text, _ in LINKS]
 
 
 def test_no_more_records_than_the_limits_are_found(open_stores: Callable[..., Stores]):
     evidence = search(open_stores(), top_k=2, chunk_top_k=3)
-    assert list(evidence.chunk_lanes["graph"]) == ["c1", "c2", "c4"]
+    assert list(evidence.unit_lanes["graph"]) == ["c1", "c2", "c4"]
     assert names(evidence) == ["Bea Quill", "Ada Moor"]
     assert len(evidence.relationships) == 2
 
@@ -190,7 +190,7 @@ def test_no_more_records_than_the_limits_are_found(open_stores: Callable[..., St
 def test_empty_stores_give_no_evidence():
     stores = empty_village()
     evidence = search(Stores(stores, stores))
-    assert evidence.chunk_lanes == {"graph": {}}
+    assert evidence.unit_lanes == {"graph": {}}
     assert not evidence.entities
     assert not evidence.relationships
 
@@ -232,7 +232,7 @@ def test_no_more_rows_are_read_for_a_hub_than_for_other_entities(
         stores = Stores(store, PostgresGraph(store))
         with counted(store) as given:
             evidence = search(stores)
-        assert next(iter(evidence.chunk_lanes["graph"])) == "c1"
+        assert next(iter(evidence.unit_lanes["graph"])) == "c1"
         read[neighbours] = given
     assert len(read[50]) == len(read[5000])
     assert sum(read[5000]) <= 2 * sum(read[50])
@@ -244,7 +244,7 @@ def test_vectors_of_any_length_give_the_same(open_stores: Callable[..., Stores])
     found = [
         graph_search(
             QUESTION, np.float32(scale) * vector, 9, 9, stores.vectors, stores.graph
-        ).chunk_lanes
+        ).unit_lanes
         for scale in (1, 4)
     ]
     assert found[0] == found[1]
