@@ -54,7 +54,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Company:
+class SharedMentions:
     """The numbers of text units that mention each of two names, and both."""
 
     one: int = 0
@@ -94,16 +94,18 @@ class Rules:
     similarity: float
     defined: dict[str, str]
 
-    def compare(self, one: Name, two: Name, company: Company = Company()) -> Comparison:
+    def compare(
+        self, one: Name, two: Name, mentions: SharedMentions = SharedMentions()
+    ) -> Comparison:
         """Return whether two names are the same, perhaps the same or different, and by which rule.
 
-        ``company`` tells how many text units mention the names. The comparison is symmetric: with
-        names and company swapped, the result is equal.
+        ``mentions`` tells how many text units mention the names. The comparison is symmetric: with
+        names and mentions swapped, the result is equal.
         """
         if one.numbers != two.numbers:
             return Comparison("different", "numbers", 0.0)
         spelling = _same_by_spelling(one, two)
-        by_chance = bool(spelling) and not company.close and _alike_by_chance(one, two)
+        by_chance = bool(spelling) and not mentions.close and _alike_by_chance(one, two)
         if spelling and not by_chance:
             return Comparison("same", spelling, 1.0)
         acronym = self._same_by_acronym(one, two)
@@ -115,16 +117,16 @@ class Rules:
         if by_chance:
             return Comparison("perhaps", spelling, 1.0)
         rule = (
-            _same_by_core(one, two, company)
+            _same_by_core(one, two, mentions)
             or _same_person(one, two)
-            or _same_by_qualifier(one, two, company)
+            or _same_by_qualifier(one, two, mentions)
             or _same_abroad(one, two)
             or _same_in_han(one, two)
-            or _mistyped(one, two, company)
+            or _mistyped(one, two, mentions)
         )
         if rule:
             return Comparison("same", rule, 1.0)
-        return self._perhaps(one, two, company)
+        return self._perhaps(one, two, mentions)
 
     def _same_by_acronym(self, one: Name, two: Name) -> str:
         """Return the rule "acronym" if one name gives the initials of the other, else "".
@@ -143,10 +145,10 @@ class Rules:
                 return "acronym"
         return ""
 
-    def _perhaps(self, one: Name, two: Name, company: Company) -> Comparison:
+    def _perhaps(self, one: Name, two: Name, mentions: SharedMentions) -> Comparison:
         """Compare two names on which no rule decides: they are perhaps the same, or different."""
         score = fuzz.token_sort_ratio(one.text, two.text) / 100
-        if company.both:
+        if mentions.both:
             if _is_acronym_of(one, two) or _is_acronym_of(two, one):
                 return Comparison("perhaps", "acronym", score)
             first, second = one.joined, two.joined
@@ -241,7 +243,7 @@ def _clash(one: Name, two: Name) -> str:
     return ""
 
 
-def _same_by_core(one: Name, two: Name, company: Company) -> str:
+def _same_by_core(one: Name, two: Name, mentions: SharedMentions) -> str:
     """Return the rule by which the cores of two names are the same, or an empty text.
 
     The entities must be of one type or mostly mentioned together. If they are mostly mentioned
@@ -249,9 +251,9 @@ def _same_by_core(one: Name, two: Name, company: Company) -> str:
     """
     if not one.joined:
         return ""
-    if one.type != two.type and not company.close:
+    if one.type != two.type and not mentions.close:
         return ""
-    if company.close and one.core != two.core:
+    if mentions.close and one.core != two.core:
         has_same_words = sorted(one.core) == sorted(two.core)
         if has_same_words:
             return "order"
@@ -259,7 +261,7 @@ def _same_by_core(one: Name, two: Name, company: Company) -> str:
         return _rule_for_equal_cores(one, two)
     if one.legal or two.legal or one.article != two.article:
         return ""
-    may_have_plural = company.close or one.type not in PROPER_TYPES
+    may_have_plural = mentions.close or one.type not in PROPER_TYPES
     return "plural" if may_have_plural and one.singular == two.singular else ""
 
 
@@ -313,18 +315,18 @@ def _fits_as_initial(a: str, b: str) -> bool:
     return a.isalpha() and b.isalpha()
 
 
-def _same_by_qualifier(one: Name, two: Name, company: Company) -> str:
+def _same_by_qualifier(one: Name, two: Name, mentions: SharedMentions) -> str:
     """Return the rule "qualifier" if one name is the other with a qualifier, else "".
 
     "Name (qualifier)" is the same as "Name" if every text unit that mentions the second mentions
     the first. "Name, Rank of Place" is the same as "Name of Place" if the name has a number or the
     two are mostly mentioned together.
     """
-    for full, plain, units_of_plain in ((one, two, company.two), (two, one, company.one)):
-        only_together = 0 < units_of_plain == company.both
+    for full, plain, units_of_plain in ((one, two, mentions.two), (two, one, mentions.one)):
+        only_together = 0 < units_of_plain == mentions.both
         if full.unqualified and full.unqualified == plain.joined and only_together:
             return "qualifier"
-        is_certain = bool(full.numbers) or company.close
+        is_certain = bool(full.numbers) or mentions.close
         if full.of_place and full.of_place == plain.joined and is_certain:
             return "qualifier"
     return ""
@@ -353,7 +355,7 @@ def _same_in_han(one: Name, two: Name) -> str:
     return "characters" if same_han(one.joined, two.joined) else ""
 
 
-def _mistyped(one: Name, two: Name, company: Company) -> str:
+def _mistyped(one: Name, two: Name, mentions: SharedMentions) -> str:
     """Return the rule "typo" if the names differ by a slip in one long word, else "".
 
     A slip is a missing or doubled letter, or two swapped neighbours, within the word. A letter in
@@ -365,7 +367,7 @@ def _mistyped(one: Name, two: Name, company: Company) -> str:
     if len(one.core) != len(two.core):
         return ""
     may_be_person = one.may_be_person or two.may_be_person
-    if not company.close and (may_be_person or one.type != two.type):
+    if not mentions.close and (may_be_person or one.type != two.type):
         return ""
     words = zip(one.core, two.core, strict=True)
     unequal = [(a, b) for a, b in words if a != b]
@@ -373,13 +375,13 @@ def _mistyped(one: Name, two: Name, company: Company) -> str:
         return ""
     a, b = unequal[0]
     stands_alone = len(one.core) == 1
-    if company.close:
+    if mentions.close:
         fewest_letters = SHORTEST_WORD
     else:
         fewest_letters = SHORTEST_TYPO_ALONE if stands_alone else SHORTEST_TYPO
     if min(len(a), len(b)) < fewest_letters or not (a + b).isalpha():
         return ""
-    if stands_alone and not company.close:
+    if stands_alone and not mentions.close:
         letter_is_missing = len(a) != len(b) and _undoubled(a) != _undoubled(b)
         if letter_is_missing:
             return ""

@@ -12,26 +12,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.resolution.name import Name
 from pipeline.resolution.pairs import (
-    Company,
     Comparison,
     Pair,
     Rules,
+    SharedMentions,
     defined_acronyms,
     named_pairs,
 )
 from pipeline.resolution.pins import Decision
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Test = Callable[[int, int], bool]
 """A property of a pair of positions; its arguments may be given in either order."""
 By = Literal["rule", "model", "person", "cluster"]
 """The source of a decision; "cluster" means that a third name overruled a rule or the model."""
 MERGE, KEEP = "merge", "keep"
-MOST_NEIGHBOURS = 20
+TOO_MANY_NEIGHBOURS = 20
 """The number of passing names from which on a name opens no pairs: they grow with its square."""
+RECORDED_CLASHES = frozenset({"legal form", "title"})
+"""Rules that forbid a pair and make it one of the decisions that people see.
+
+Different numbers forbid a pair too, but all names of a series would be such pairs.
+"""
 CERTAIN = frozenset({"spelling"})
 """Rules whose pairs are merged first.
 
@@ -43,34 +51,35 @@ Without this, a name that passes only with one of two spellings would keep the s
 class NameGroup:
     """Names that are merged already, given by their positions.
 
-    Each of ``groups`` holds names that pins put together. It counts as one name, which passes with
-    another if one of its names passes and none is forbidden.
+    Each of ``pinned`` holds names that pins put together, or a single name. It counts as one name,
+    which passes with another if one of its names passes and none is forbidden.
     """
 
-    groups: tuple[tuple[int, ...], ...]
+    pinned: tuple[tuple[int, ...], ...]
 
     @cached_property
     def members(self) -> tuple[int, ...]:
         """All positions in ascending order."""
-        return tuple(sorted(member for group in self.groups for member in group))
+        return tuple(sorted(member for names in self.pinned for member in names))
 
 
 @dataclass(frozen=True)
 class Criteria:
     """Two tests of pairs: ``passes`` is true if they may be one, ``forbidden`` if they must not.
 
-    A pair may be neither. Between two groups, one forbidden pair outweighs all that pass.
+    A pair may be neither, or both: then it is forbidden. Between two groups, one forbidden pair
+    outweighs all that pass.
     """
 
     passes: Test
     forbidden: Test
 
     def joins(self, one: NameGroup, two: NameGroup) -> bool:
-        """Return whether every group of one passes with every group of the other."""
-        return all(self._groups_pass(a, b) for a, b in product(one.groups, two.groups))
+        """Return whether all that is pinned in one group passes with all that is in the other."""
+        return all(self._pinned_pass(a, b) for a, b in product(one.pinned, two.pinned))
 
-    def _groups_pass(self, one: Sequence[int], two: Sequence[int]) -> bool:
-        """Return whether a pair of names of the two groups passes and none is forbidden."""
+    def _pinned_pass(self, one: Sequence[int], two: Sequence[int]) -> bool:
+        """Return whether one pair of these names passes and none is forbidden."""
         pairs = list(product(one, two))
         if not any(self.passes(*pair) for pair in pairs):
             return False
@@ -79,71 +88,74 @@ class Criteria:
 
 @dataclass
 class Clusters:
-    """The names that are merged; ``units`` maps each of their positions to its `NameGroup`."""
+    """The names that are merged; ``groups`` maps each of their positions to its `NameGroup`."""
 
-    units: dict[int, NameGroup] = field(default_factory=dict)
+    groups: dict[int, NameGroup] = field(default_factory=dict)
 
     def join(self, pairs: Iterable[Pair], criteria: Criteria) -> "Clusters":
-        """Return the clusters after merging the critical cliques of the units that pairs connect.
+        """Return the clusters after merging the critical cliques of the groups that pairs connect.
 
-        Two units are connected by a pair of their names if the criteria join them.
+        Two groups are connected by a pair of their names if the criteria join them.
         """
-        import networkx as nx
-
-        graph = nx.Graph()
+        graph = _graph_of([])
         for one, two in pairs:
-            a, b = self.unit_of(one), self.unit_of(two)
+            a, b = self.group_of(one), self.group_of(two)
             if a != b and not graph.has_edge(a, b) and criteria.joins(a, b):
                 graph.add_edge(a, b)
-        # Units with the same neighbours, counting themselves, form a critical clique.
+        # Groups with the same neighbours, counting themselves, form a critical clique.
         cliques: dict[frozenset[NameGroup], list[NameGroup]] = defaultdict(list)
-        for unit in graph:
-            neighbours = frozenset((*graph[unit], unit))
-            cliques[neighbours].append(unit)
-        found = dict(self.units)
-        for units in cliques.values():
-            if len(units) > 1:
-                groups = [group for unit in units for group in unit.groups]
-                merged = NameGroup(tuple(sorted(groups)))
+        for group in graph:
+            neighbours = frozenset((*graph[group], group))
+            cliques[neighbours].append(group)
+        found = dict(self.groups)
+        for clique in cliques.values():
+            if len(clique) > 1:
+                pinned = [names for group in clique for names in group.pinned]
+                merged = NameGroup(tuple(sorted(pinned)))
                 found |= dict.fromkeys(merged.members, merged)
         return Clusters(found)
 
-    def unit_of(self, member: int) -> NameGroup:
-        """Return the unit of a position; a name that is not merged has one of its own."""
-        return self.units.get(member) or NameGroup(((member,),))
+    def group_of(self, member: int) -> NameGroup:
+        """Return the group of a position; a name that is not merged has one of its own."""
+        return self.groups.get(member) or NameGroup(((member,),))
 
     @property
     def of_several(self) -> list[tuple[int, ...]]:
         """The positions of each cluster with more than one name, sorted."""
-        return sorted({unit.members for unit in self.units.values() if len(unit.members) > 1})
+        return sorted({group.members for group in self.groups.values() if len(group.members) > 1})
 
 
-def pinned_units(same: Iterable[Pair]) -> Clusters:
+def pinned_clusters(same: Iterable[Pair]) -> Clusters:
     """Return the clusters of names that pins connect, directly or by a chain of pins."""
     import networkx as nx
 
-    graph = nx.Graph()
-    graph.add_edges_from(same)
     found: dict[int, NameGroup] = {}
-    for members in nx.connected_components(graph):
-        unit = NameGroup((tuple(sorted(members)),))
-        found |= dict.fromkeys(members, unit)
+    for members in nx.connected_components(_graph_of(same)):
+        group = NameGroup((tuple(sorted(members)),))
+        found |= dict.fromkeys(members, group)
     return Clusters(found)
 
 
-def open_pairs(pairs: Iterable[Pair]) -> set[Pair]:
-    """Return pairs that do not pass though both names pass with a third.
-
-    ``pairs`` are the passing pairs. A third name with `MOST_NEIGHBOURS` passing names or more is
-    skipped.
-    """
+def _graph_of(pairs: Iterable[Pair]) -> "nx.Graph[Any]":
+    """Return the graph whose edges are the pairs."""
+    # The library is imported here: it takes long, and comparing names alone needs none.
     import networkx as nx
 
-    graph = nx.Graph()
+    graph: nx.Graph[Any] = nx.Graph()
     graph.add_edges_from(pairs)
+    return graph
+
+
+def pairs_split_by_a_third(pairs: Iterable[Pair]) -> set[Pair]:
+    """Return pairs that do not pass though both names pass with a third.
+
+    ``pairs`` are the passing pairs. A third name with `TOO_MANY_NEIGHBOURS` passing names or more
+    is skipped.
+    """
+    graph = _graph_of(pairs)
     found: set[Pair] = set()
     for middle in graph:
-        if len(graph[middle]) >= MOST_NEIGHBOURS:
+        if len(graph[middle]) >= TOO_MANY_NEIGHBOURS:
             continue
         for one, two in combinations(sorted(graph[middle]), 2):
             if not graph.has_edge(one, two):
@@ -172,8 +184,8 @@ class Resolution:
 
     ``similarity`` is the lowest score of a doubtful pair, ``most`` the largest number of doubtful
     pairs of one name. ``pins`` are the decisions of people. ``near`` maps pairs of near vectors to
-    their cosine. ``units`` are the text units of each name; without them no two names are known to
-    be mentioned together. ``verdicts`` are filled in as a judge answers.
+    their cosine. ``text_units`` has the ids of those that mention each name; without them no two
+    names are known to be mentioned together. ``verdicts`` are filled in as a judge answers.
     """
 
     names: Sequence[Name]
@@ -181,7 +193,7 @@ class Resolution:
     most: int
     pins: Mapping[Pair, Decision] = field(default_factory=dict)
     near: Mapping[Pair, float] = field(default_factory=dict)
-    units: Sequence[frozenset[str]] = ()
+    text_units: Sequence[frozenset[str]] = ()
     verdicts: dict[Pair, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,13 +202,14 @@ class Resolution:
 
     @cached_property
     def found(self) -> dict[Pair, Comparison]:
-        """The comparisons of pairs that a rule merges or forbids, or that may be the same."""
+        """The comparisons of pairs that a rule merges, or forbids by one of `RECORDED_CLASHES`, and
+        of those that may be the same."""
         pairs = sorted(named_pairs(self.names) | set(self.near))
         comparisons = {pair: self._comparison_with_vectors(pair) for pair in pairs}
         kept: set[Pair] = set()
         doubtful_scores: dict[Pair, float] = {}
         for pair, comparison in comparisons.items():
-            if comparison.outcome == "same" or comparison.rule in ("legal form", "title"):
+            if comparison.outcome == "same" or comparison.rule in RECORDED_CLASHES:
                 kept.add(pair)
             elif comparison.outcome == "perhaps":
                 doubtful_scores[pair] = comparison.score
@@ -212,7 +225,7 @@ class Resolution:
             if comparison.outcome == "perhaps" and pair not in self.pins
         ]
 
-    def unclosed(self) -> list[Pair]:
+    def doubtful_after_verdicts(self) -> list[Pair]:
         """Return pairs to ask the judge about after its first verdicts, sorted.
 
         They have neither verdict nor pin and are not forbidden, but keep names apart that both
@@ -223,7 +236,7 @@ class Resolution:
         passing = [pair for pair in self._candidates() if self._passes(*pair)]
         unknown = [
             pair
-            for pair in open_pairs(passing)
+            for pair in pairs_split_by_a_third(passing)
             if pair not in self.verdicts and pair not in self.pins
         ]
         return sorted(pair for pair in unknown if not self._forbidden(*pair))
@@ -231,7 +244,7 @@ class Resolution:
     def clusters(self) -> Clusters:
         """Return the clusters: pins first, then certain rules, then all other passing pairs."""
         criteria = Criteria(self._passes, self._forbidden)
-        pinned = pinned_units(pair for pair, decision in self.pins.items() if decision == "same")
+        pinned = pinned_clusters(pair for pair, decision in self.pins.items() if decision == "same")
         spelled = [
             pair
             for pair, comparison in self.found.items()
@@ -244,7 +257,7 @@ class Resolution:
         for pair in self._candidates():
             one, two = pair
             comparison = self._comparison(pair)
-            together = clusters.unit_of(one) == clusters.unit_of(two)
+            together = clusters.group_of(one) == clusters.group_of(two)
             yield PairDecision(
                 pair=pair,
                 score=comparison.score,
@@ -276,7 +289,8 @@ class Resolution:
     def _forbidden(self, one: int, two: int) -> bool:
         """Return whether the two must not be one: by a pin, or else by a verdict or a rule.
 
-        The rules that forbid are those about numbers, legal forms and titles.
+        The rules that forbid are `RECORDED_CLASHES` and different numbers. A pair that is only
+        unlike is not forbidden.
         """
         pair = _sorted_pair(one, two)
         if pair in self.pins:
@@ -289,12 +303,12 @@ class Resolution:
         """Return the comparison of a pair, whether it is among those found or not."""
         return self.found.get(pair) or self._comparison_with_vectors(pair)
 
-    def _company(self, one: int, two: int) -> Company:
+    def _shared_mentions(self, one: int, two: int) -> SharedMentions:
         """Count the text units that mention each name and both; zeros if they are not known."""
-        if not self.units:
-            return Company()
-        first, second = self.units[one], self.units[two]
-        return Company(len(first), len(second), len(first & second))
+        if not self.text_units:
+            return SharedMentions()
+        first, second = self.text_units[one], self.text_units[two]
+        return SharedMentions(len(first), len(second), len(first & second))
 
     def _comparison_with_vectors(self, pair: Pair) -> Comparison:
         """Compare the names of a pair; if no rule decides and they are unlike, use the vectors."""
@@ -302,7 +316,8 @@ class Resolution:
         if known:
             return known
         one, two = pair
-        comparison = self._rules.compare(self.names[one], self.names[two], self._company(one, two))
+        mentions = self._shared_mentions(one, two)
+        comparison = self._rules.compare(self.names[one], self.names[two], mentions)
         is_unlike = comparison.outcome == "different" and comparison.rule == "similarity"
         if is_unlike and pair in self.near:
             comparison = Comparison("perhaps", "embedding", self.near[pair])
@@ -310,7 +325,7 @@ class Resolution:
         return comparison
 
 
-def read_pins_of(
+def pins_by_position(
     pins: Mapping[tuple[str, str], Decision], positions: Mapping[str, int]
 ) -> dict[Pair, Decision]:
     """Return the pins by pairs of positions instead of entity ids.
@@ -339,6 +354,8 @@ def _sorted_pair(one: int, two: int) -> Pair:
     return (one, two) if one < two else (two, one)
 
 
-def chosen(members: Iterable[int], frequencies: Sequence[int], names: Sequence[Name]) -> int:
+def most_frequent_member(
+    members: Iterable[int], frequencies: Sequence[int], names: Sequence[Name]
+) -> int:
     """Return the member whose name the cluster takes: the most frequent, ties by code point."""
     return min(members, key=lambda member: (-frequencies[member], names[member].name))

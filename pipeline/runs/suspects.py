@@ -287,7 +287,7 @@ def _compare_names(entities: pd.DataFrame) -> Iterator[tuple[str, str, float, st
     units = [frozenset(ids) for ids in entities["text_unit_ids"]]
     ids = entities["id"].tolist()
     for (one, two), comparison in Resolution(
-        names, SIMILARITY, CANDIDATES, units=units
+        names, SIMILARITY, CANDIDATES, text_units=units
     ).found.items():
         if comparison.outcome in ("same", "perhaps"):
             why = f"a name like it ({comparison.rule})"

@@ -29,7 +29,7 @@ from pipeline.resolution.judge import TEXTS, Entry, Judgement, Question, batches
 from pipeline.resolution.name import read_name
 from pipeline.resolution.pairs import near_pairs
 from pipeline.resolution.pins import Pin, pins_digest, read_pins, refuse_contradictions
-from pipeline.resolution.resolve import Clusters, Resolution, chosen, read_pins_of
+from pipeline.resolution.resolve import Clusters, Resolution, most_frequent_member, pins_by_position
 from pipeline.text.ids import clean_name
 
 
@@ -166,7 +166,7 @@ def _compare_names(
         vectors = embedding.embed(entities["name"].tolist())
         near = near_pairs(vectors, params.near)
     positions = {id: position for position, id in enumerate(entities["id"])}
-    pins = read_pins_of({pin.ids: pin.decision for pin in params.read_pins()}, positions)
+    pins = pins_by_position({pin.ids: pin.decision for pin in params.read_pins()}, positions)
     units = [frozenset(unit_ids) for unit_ids in entities["text_unit_ids"]]
     return Resolution(names, params.similarity, params.candidates, pins, near, units)
 
@@ -197,7 +197,7 @@ def _ask_judge(
     """
     failed: dict[str, Judgement] = {}
     # The second list depends on the verdicts on the first, so it is made after these.
-    for list_pairs in (lambda: resolution.doubtful, resolution.unclosed):
+    for list_pairs in (lambda: resolution.doubtful, resolution.doubtful_after_verdicts):
         pairs: dict[str, tuple[int, int]] = {}
         questions: list[Question] = []
         for pair in list_pairs():
@@ -235,7 +235,7 @@ def _map_to_heads(
     frequencies = entities["frequency"].tolist()
     merged_into = {}
     for members in clusters:
-        head = chosen(members, frequencies, resolution.names)
+        head = most_frequent_member(members, frequencies, resolution.names)
         for member in members:
             if member != head:
                 merged_into[ids[member]] = ids[head]

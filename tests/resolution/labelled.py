@@ -39,11 +39,13 @@ class Labelled:
     @property
     def merged(self) -> bool:
         names = [read_name(self.a, self.type_a), read_name(self.b, self.type_b)]
-        resolution = Resolution(names, DEFAULTS.similarity, DEFAULTS.candidates, units=self._units)
+        resolution = Resolution(
+            names, DEFAULTS.similarity, DEFAULTS.candidates, text_units=self._units
+        )
         return any(one.decision == MERGE for one in resolution.decided(resolution.clusters()))
 
     @property
-    def _units(self) -> list[frozenset[str]]:
+    def _text_units(self) -> list[frozenset[str]]:
         one, two, both = self.met
         shared = [f"both {place}" for place in range(both)]
         return [

@@ -4,7 +4,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.resolution.resolve import Clusters, Criteria, pinned_units
+from pipeline.resolution.resolve import Clusters, Criteria, pinned_clusters
 
 Pairs = set[frozenset[int]]
 
@@ -24,7 +24,7 @@ def joined(
     same: Collection[frozenset[int]] = (),
     forbidden: Collection[frozenset[int]] = (),
 ) -> list[tuple[int, ...]]:
-    pinned = pinned_units((min(pair), max(pair)) for pair in same)
+    pinned = pinned_clusters((min(pair), max(pair)) for pair in same)
     return pinned.join(
         ((min(pair), max(pair)) for pair in passing), criteria(passing | set(same), forbidden)
     ).of_several

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.resolution.name import read_name
-from pipeline.resolution.pairs import Company, Rules, named_pairs
+from pipeline.resolution.pairs import Rules, SharedMentions, named_pairs
 from tests.resolution.labelled import east_asian, labelled, met, score
 
 PAIRS = labelled()
@@ -44,8 +44,8 @@ def test_names_alike_by_chance_are_doubtful_unless_mostly_mentioned_together(one
     names = read_name(one, "name"), read_name(two, "name")
     rules = Rules(0.88, {})
     assert rules.compare(*names).outcome == "perhaps"
-    assert rules.compare(*names, Company(9, 1, 1)).outcome == "perhaps"
-    assert rules.compare(*names, Company(2, 1, 1)).outcome == "same"
+    assert rules.compare(*names, SharedMentions(9, 1, 1)).outcome == "perhaps"
+    assert rules.compare(*names, SharedMentions(2, 1, 1)).outcome == "same"
 
 
 def test_equal_titles_of_two_documents_are_doubtful():
@@ -54,33 +54,38 @@ def test_equal_titles_of_two_documents_are_doubtful():
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "company", "rule"),
+    ("one", "two", "mentions", "rule"),
     [
-        ("Henry II of England", "Henry II, King of England", Company(1, 1, 0), "qualifier"),
-        ("Joan of Dreux", "Joan, Countess of Dreux", Company(1, 1, 1), "qualifier"),
-        ("Stranger in the City", "Stranger in the City (film)", Company(1, 1, 1), "qualifier"),
-        ("Tatineni Rama Rao", "Rama Rao Tatineni", Company(1, 2, 1), "order"),
-        ("Tinu Anand", "Tinnu Anand", Company(2, 1, 1), "typo"),
-        ("Fatimid", "Fatimids", Company(2, 2, 1), "plural"),
+        ("Henry II of England", "Henry II, King of England", SharedMentions(1, 1, 0), "qualifier"),
+        ("Joan of Dreux", "Joan, Countess of Dreux", SharedMentions(1, 1, 1), "qualifier"),
+        (
+            "Stranger in the City",
+            "Stranger in the City (film)",
+            SharedMentions(1, 1, 1),
+            "qualifier",
+        ),
+        ("Tatineni Rama Rao", "Rama Rao Tatineni", SharedMentions(1, 2, 1), "order"),
+        ("Tinu Anand", "Tinnu Anand", SharedMentions(2, 1, 1), "typo"),
+        ("Fatimid", "Fatimids", SharedMentions(2, 2, 1), "plural"),
     ],
 )
 def test_names_mostly_mentioned_together_are_merged_by_weaker_rules(
-    one: str, two: str, company: Company, rule: str
+    one: str, two: str, mentions: SharedMentions, rule: str
 ):
     names = read_name(one, "name"), read_name(two, "title")
     rules = Rules(0.88, {})
-    assert (rules.compare(*names, company).outcome, rules.compare(*names, company).rule) == (
+    assert (rules.compare(*names, mentions).outcome, rules.compare(*names, mentions).rule) == (
         "same",
         rule,
     )
-    if company.both:
-        assert rules.compare(*names, Company(9, 9, 1)).outcome != "same"
+    if mentions.both:
+        assert rules.compare(*names, SharedMentions(9, 9, 1)).outcome != "same"
 
 
 def test_initials_are_doubtful_only_if_a_text_unit_mentions_the_full_name_too():
     names = read_name("Qionglan Chew", "name"), read_name("QC", "name")
-    assert Rules(0.88, {}).compare(*names, Company(3, 4, 0)).outcome == "different"
-    assert Rules(0.88, {}).compare(*names, Company(3, 4, 1)).outcome == "perhaps"
+    assert Rules(0.88, {}).compare(*names, SharedMentions(3, 4, 0)).outcome == "different"
+    assert Rules(0.88, {}).compare(*names, SharedMentions(3, 4, 1)).outcome == "perhaps"
 
 
 @pytest.mark.parametrize("kind", COUNTED)
@@ -104,17 +109,16 @@ def test_a_comparison_is_symmetric():
     for pair in [*PAIRS, *MET]:
         one, two = read_name(pair.a, pair.type_a), read_name(pair.b, pair.type_b)
         first, second, both = pair.met
-        there = rules.compare(one, two, Company(first, second, both))
-        assert there == rules.compare(two, one, Company(second, first, both)), pair
+        there = rules.compare(one, two, SharedMentions(first, second, both))
+        assert there == rules.compare(two, one, SharedMentions(second, first, both)), pair
 
 
 def test_every_pair_that_a_rule_merges_is_among_the_candidates():
     missed = []
     for pair in [*PAIRS, *MET]:
         names = read_name(pair.a, pair.type_a), read_name(pair.b, pair.type_b)
-        if Rules(1.0, {}).compare(*names, Company(*pair.met)).outcome == "same" and not named_pairs(
-            names
-        ):
+        comparison = Rules(1.0, {}).compare(*names, SharedMentions(*pair.met))
+        if comparison.outcome == "same" and not named_pairs(names):
             missed.append((pair.a, pair.b))
     assert not missed
 
@@ -168,11 +172,11 @@ def test_an_abbreviation_is_doubtful_only_if_a_text_unit_mentions_it_with_the_na
     names = read_name("北京大学", "organization"), read_name("北大", "organization")
     rules = Rules(0.88, {})
     assert rules.compare(*names).outcome == "different"
-    together = rules.compare(*names, Company(5, 3, 1))
+    together = rules.compare(*names, SharedMentions(5, 3, 1))
     assert (together.outcome, together.rule) == ("perhaps", "abbreviation")
     assert named_pairs(names) == {(0, 1)}
 
 
 def test_a_name_that_begins_with_another_is_no_abbreviation():
     names = read_name("东京大学", "organization"), read_name("东京", "organization")
-    assert Rules(0.88, {}).compare(*names, Company(5, 3, 3)).outcome == "different"
+    assert Rules(0.88, {}).compare(*names, SharedMentions(5, 3, 3)).outcome == "different"
