@@ -40,7 +40,7 @@ class Labelled:
     def merged(self) -> bool:
         names = [read_name(self.a, self.type_a), read_name(self.b, self.type_b)]
         resolution = Resolution(
-            names, DEFAULTS.similarity, DEFAULTS.candidates, text_units=self._units
+            names, DEFAULTS.similarity, DEFAULTS.candidates, text_units=self._text_units
         )
         return any(one.decision == MERGE for one in resolution.decided(resolution.clusters()))
 
