@@ -32,8 +32,8 @@ class Access:
     - ``key`` is "" if none is needed.
     - An ``editor`` may make changes, if the settings allow changes at all; a ``writer`` may then
       send documents and request runs, which cost up to ``run_cost_per_day``.
-    - ``here`` is for the person at this machine (``graphmill ui``), who may make changes even if
-      ``serve.read_only`` is set.
+    - ``person_here`` is for the person at this machine (``graphmill ui``), who may make changes
+      even if ``serve.read_only`` is set.
     - ``user`` is a user whom another system has signed in. It may also be a user for whom a front
       end asks by its own key, one that ``acts_for_users``.
     - ``signed_in`` tells that a session of the page gives the access.
@@ -48,7 +48,7 @@ class Access:
     writer: bool = False
     run_cost_per_day: float | None = None
     projects: tuple[Project, ...] = ()
-    here: bool = False
+    person_here: bool = False
     user: str = ""
     acts_for_users: bool = False
     signed_in: bool = False
@@ -93,14 +93,14 @@ class Access:
         """Return whether the caller may make changes now, in this workspace."""
         if not self.at_home:
             return False
-        return self.here or (self.editor and not self.project.settings.serve.read_only)
+        return self.person_here or (self.editor and not self.project.settings.serve.read_only)
 
     @property
     def may_write(self) -> bool:
         """Return whether the caller may send documents and request runs now, in this workspace."""
         if not self.at_home or self.caller.where or self.project.view:
             return False
-        return self.here or (self.writer and not self.project.settings.serve.read_only)
+        return self.person_here or (self.writer and not self.project.settings.serve.read_only)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class Users:
 class AccessList:
     """The access of all possible callers.
 
-    ``open`` is for callers without a key, None if a key is needed. ``here`` is one of ``keyed``,
-    for the person at this machine alone.
+    ``open`` is for callers without a key, None if a key is needed. ``person_here`` is one of
+    ``keyed``, for the person at this machine alone.
     """
 
     keyed: tuple[Access, ...]
     open: Access | None
-    here: Access | None = None
+    person_here: Access | None = None
     users: Users = field(default_factory=Users)
 
     @property
@@ -197,8 +197,10 @@ def access_list_of(project: Project, for_person_here: bool = False) -> AccessLis
     if for_person_here:
         # Nobody gets to know this key. It signs the sessions, so that they end with the process.
         secret = secrets.token_urlsafe(32)
-        here = Access(anybody, project, project, secret, True, here=True, concurrency=share)
-        return AccessList((*keyed, here), None, here, users)
+        person_here = Access(
+            anybody, project, project, secret, True, person_here=True, concurrency=share
+        )
+        return AccessList((*keyed, person_here), None, person_here, users)
     others_sign_in = bool(settings.serve.users.proxies or settings.serve.users.oidc.issuer)
     open_access = None if keyed or others_sign_in else Access(anybody, project, project)
     return AccessList(tuple(keyed), open_access, None, users)

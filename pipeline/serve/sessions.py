@@ -151,8 +151,8 @@ class Sessions:
 
         No session may begin with a key that acts for users, because its requests must name a user.
         """
-        if self.token and self.access_list.here and self.token.take(typed):
-            return self.access_list.here
+        if self.token and self.access_list.person_here and self.token.take(typed):
+            return self.access_list.person_here
         return self.access_list.opened_by([typed.encode(errors="replace")])
 
     def begin(self, response: Response, access: Access, https: bool) -> None:

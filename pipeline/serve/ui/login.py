@@ -103,7 +103,7 @@ def route_login(form: KeyForm) -> APIRouter:
         answer = _back(http, back)
         if access.key:
             await form.audit.signed_in(
-                "token" if access.here else "key", "ok", sender_of(http.scope), access
+                "token" if access.person_here else "key", "ok", sender_of(http.scope), access
             )
             sessions.begin(answer, access, https=_is_https(http))
         return answer

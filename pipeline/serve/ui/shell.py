@@ -50,13 +50,13 @@ def shell_of(access: Access | None) -> Shell:
         access.workspace,
         access.workspaces,
         views,
-        signed_in=access.signed_in and not access.here,
+        signed_in=access.signed_in and not access.person_here,
     )
 
 
 def _who(access: Access) -> str:
     """Return the name of the user, else of the key; "" if neither is needed."""
-    if access.here or not (access.key or access.user):
+    if access.person_here or not (access.key or access.user):
         return ""
     return access.user or access.caller.name
 

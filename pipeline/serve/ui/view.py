@@ -97,7 +97,7 @@ def signer_of(access: Access) -> str:
 
     It is "" for the person at this machine, whose account signs.
     """
-    return "" if access.here else access.user or access.caller.name
+    return "" if access.person_here else access.user or access.caller.name
 
 
 def wide_access(http: Request) -> Access:
