@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.engine.run_options import RunOptions
@@ -118,6 +119,21 @@ def test_another_index_is_not_taken_for_the_next_night(
         with pytest.raises(DeletionError, match="1 of 1 documents are gone"):
             project.import_graphrag(other)
     assert folder.invoke("import", "graphrag", str(other), "--allow-deletes").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["text_units", "entities", "relationships"])
+def test_a_table_of_graphrag_that_is_empty_meanwhile_takes_nothing_out(
+    name: str, folder: ProjectFolder, theirs: Path
+):
+    folder.edit_settings(max_delete_ratio=0.3)
+    with folder.open() as project:
+        project.import_graphrag(theirs)
+        before = table_hashes(project, "graphrag")
+        path = theirs / f"{name}.parquet"
+        pq.write_table(pq.read_table(path).slice(0, 0), path)
+        with pytest.raises(DeletionError, match=r"\.parquet: .* rows .* wait until GraphRAG"):
+            project.import_graphrag(theirs)
+        assert table_hashes(project, "graphrag") == before
 
 
 @pytest.mark.parametrize("name", ["communities", "community_reports", "covariates"])
