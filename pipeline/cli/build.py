@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from pipeline.tuning.tune import Tuning
 
 
-SAMPLE_QUESTION = "Who designed the Skarrow Light?"
+SAMPLE_QUERY = 'query "Who designed the Skarrow Light?" --mode naive --chunk-top-k 3'
+"""A question whose answer stands in one passage, in the mode and with the number of passages that
+show it without a chat model."""
 Steps = list[str] | None
 Start = Annotated[
     str | None, typer.Option("--from", metavar="STEP", help="Leave the steps before as they are.")
@@ -131,7 +133,7 @@ def init(
     command = "graphmill" if root == Path() else f"graphmill -C {shlex.quote(str(root))}"
     if sample:
         print(f"Next: {command} run")
-        print(f'then: {command} query "{SAMPLE_QUESTION}"')
+        print(f"then: {command} {SAMPLE_QUERY}")
         print(f"      {command} eval {shlex.quote(str(root / SAMPLE_QUESTIONS))}")
     elif nightly:
         print(f"Next: graphmill docs nightly says which of {root / 'nightly'} is for what")
