@@ -36,7 +36,8 @@ _PR_SET_PDEATHSIG = 1
 """The number of the operation of prctl(2) that sends a signal when the parent ends."""
 _SECONDS_BETWEEN_CHECKS = 1
 _OUT_OF_MEMORY = re.compile(
-    "out of memory|memory allocation failed|bad_alloc|error return without exception set",
+    "out of memory|memory allocation failed|bad_alloc|error return without exception set"
+    "|returned NULL without setting an exception",
     re.IGNORECASE,
 )
 """The messages of parsers of XML, of C++ and of modules in C that could not get memory."""

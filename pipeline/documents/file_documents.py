@@ -136,6 +136,11 @@ def _converted_document(
 
     The metadata hold the offsets at which pages begin, and the converter's name.
     """
+    if len(found.text) > params.max_file_mb * 2**20:
+        # A small file can be packed so that its text is larger than any text file that is read.
+        message = f"its text has over {params.max_file_mb} MB; split it or set input.max_file_mb"
+        yield Fault("too_large", message)
+        return
     text = clean(found.text)
     if not text.strip() and not found.documents:
         unparsed = [fault for fault in found.faults if fault.reason == "parse"]

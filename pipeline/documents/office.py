@@ -21,6 +21,7 @@ from pipeline.contract.conversion import Conversion
 from pipeline.documents.dates import date_of_property
 from pipeline.documents.markdown import as_table
 from pipeline.documents.titles import declared
+from pipeline.errors import in_words
 from pipeline.text.ids import clean
 
 SUFFIXES = frozenset({".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm"})
@@ -39,6 +40,10 @@ _SAID_OF_BOOK = re.compile(
 )
 """A line of the description that markitdown puts above the text of an EPUB file."""
 _BETWEEN = "\n\n"
+_MOST_ROWS = 2**20
+"""The number of rows that a sheet may have in Excel."""
+_WIDE = 1000
+"""The number of columns above which those without any value are left out."""
 _OPENING = 200
 """The number of paragraphs in which the title is searched."""
 
@@ -58,6 +63,8 @@ def convert_office(path: Path) -> Conversion:
     Raises ImportError without the extra, and whatever its libraries raise for a damaged file.
     """
     suffix = path.suffix.lower()
+    if suffix in _OFFICE:
+        _refuse_protected(path)
     metadata: dict[str, str] = {}
     pages: tuple[int, ...] = ()
     titles: Iterable[str]
@@ -76,6 +83,21 @@ def convert_office(path: Path) -> Conversion:
     title = next(filter(None, (declared(title, path.stem) for title in titles)), "")
     date = _office_date(path) if suffix in _OFFICE else ""
     return Conversion(text, office_converter(suffix), title, pages, metadata, (), date)
+
+
+def _refuse_protected(path: Path) -> None:
+    """Raise ValueError if the file needs a password, or is of a kind before that of its suffix.
+
+    Both are compound files, which no converter of these suffixes reads.
+    """
+    from olefile import OleFileIO, isOleFile
+
+    if not isOleFile(str(path)):
+        return
+    with OleFileIO(str(path)) as file:
+        if file.exists("EncryptedPackage"):
+            raise ValueError("protected by a password; save it without one")
+    raise ValueError(f"of an Office before 2007; save it anew as {path.suffix.lower()}")
 
 
 def convert_html(page: BinaryIO) -> str:
@@ -108,20 +130,46 @@ def _sheets(path: Path) -> str:
     """
     from openpyxl import load_workbook
 
-    book = load_workbook(path, read_only=True, data_only=True)
     try:
-        tables = [
-            (sheet.title, list(_filled_rows(sheet.iter_rows(values_only=True))))
-            for sheet in book.worksheets
-        ]
+        book = load_workbook(path, read_only=True, data_only=True)
+    except ValueError as error:
+        # The message of openpyxl names the file, and the cause has the fault.
+        raise ValueError(in_words(error.__cause__ or error)) from error
+    tables: list[tuple[str, list[list[str]]]] = []
+    try:
+        for sheet in book.worksheets:
+            # The range that a sheet declares may be far larger than what it has, and each of its
+            # cells would be made. It may also be too small.
+            sheet.reset_dimensions()
+            rows = list(_filled_rows(sheet.iter_rows(values_only=True)))
+            tables.append((sheet.title, _narrow(rows)))
     finally:
         book.close()
     return "\n\n".join(f"## {title}\n\n{as_table(rows)}" for title, rows in tables if rows)
 
 
-def _filled_rows(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
-    """Yield the rows that are not empty, without the empty cells at their end."""
+def _narrow(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows; those of a very wide sheet without the columns that have no value.
+
+    A single cell at the far right would add thousands of empty cells to each row of the table.
+    """
+    if max(map(len, rows), default=0) <= _WIDE:
+        return rows
+    columns: set[int] = set()
     for row in rows:
+        columns.update(column for column, text in enumerate(row) if text)
+    filled = sorted(columns)
+    return [[row[column] for column in filled if column < len(row)] for row in rows]
+
+
+def _filled_rows(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, without the empty cells at their end.
+
+    Raises ValueError for more rows than a sheet may have: a few cells can claim to be of billions.
+    """
+    for number, row in enumerate(rows, start=1):
+        if number > _MOST_ROWS:
+            raise ValueError(f"a sheet has rows beyond {_MOST_ROWS:,}, the last one in Excel")
         cells = list(map(_cell_text, row))
         while cells and not cells[-1]:
             cells.pop()
