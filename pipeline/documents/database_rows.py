@@ -264,6 +264,18 @@ def _is_file(url: Any) -> bool:
     return database != ":memory:" and not database.startswith("file:")
 
 
+def _secrets_of(url: Any) -> list[str]:
+    """Return what a message may not quote of a URL: its password and the values of its options.
+
+    The longest comes first, since one may be a part of another.
+    """
+    found = [str(url.password or "")]
+    for values in url.query.values():
+        # An option that is given twice has a tuple.
+        found += [values] if isinstance(values, str) else values
+    return sorted(filter(None, found), key=len, reverse=True)
+
+
 @contextmanager
 def _connection(source: Input) -> Iterator[Any]:
     """Provide a connection. Raises RowsError for whatever the database or its driver raises."""
@@ -291,6 +303,6 @@ def _connection(source: Input) -> Iterator[Any]:
         raise
     except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
         said = in_words(getattr(error, "orig", None) or error)
-        for secret in filter(None, (url.password, *url.query.values())):
-            said = said.replace(str(secret), "***")
+        for secret in _secrets_of(url):
+            said = said.replace(secret, "***")
         raise RowsError(f"{' '.join(said.split())[:_MOST_SAID]}; mend its url or query") from None
