@@ -157,6 +157,32 @@ def test_documents_from_the_answer_202_to_the_answer_that_cites_them(
     assert not [one for one in lines if one["kind"] != "edit"]
 
 
+def test_a_put_of_an_unchanged_document_costs_nothing_and_makes_no_run_work(
+    served: Serving, folder: ProjectFolder
+):
+    stone = {"text": "The mole is of stone.", "title": "The mole", "metadata": {"year": 1902}}
+
+    def put() -> bool:
+        answer = ask(served, "PUT", "/v1/documents/stone", json=stone)
+        assert answer.status_code == 202
+        [document] = answer.json()["documents"]
+        return document["changed"]
+
+    assert put()
+    run_to_its_end(served)
+    before = state(served, "stone")
+    assert before["state"] == "in"
+    assert not put()
+    assert state(served, "stone") == before
+    ended = run_to_its_end(served)
+    assert (ended["documents"]["new"], ended["documents"]["edited"]) == (0, 0)
+    report = Runs.of(folder.root).last()
+    assert report
+    assert {step["action"] for step in report["steps"]} == {"reused"}
+    assert report["totals"]["calls"] == 0
+    assert state(served, "stone") == before
+
+
 def test_the_same_key_of_a_request_is_answered_the_same_and_works_once(
     served: Serving, monkeypatch: pytest.MonkeyPatch
 ):
