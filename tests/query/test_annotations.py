@@ -43,6 +43,7 @@ SHOWN = (
     ),
     reference(2, "The Brack Institute", "It was founded by Idra Senn. Its school has three rooms."),
     reference(3, "Lessons", "Ada taught Bea in Zürich on 2024-05-03."),
+    reference(4, "Fire", "Nobody was hurt. It is in the plan of the kitchen."),
 )
 
 
@@ -117,6 +118,15 @@ def test_a_citation_is_supported_by_the_names_and_numbers_of_its_passage(
         ("In the [99] plan Mira Vale built it [1].", "In the (99) plan Mira Vale built it [1].",
             [1]),
         ("A [1] plan [1].", "A (1) plan (1).", []),
+        ("Nobody was hurt [4].", "Nobody was hurt [4].", [4]),
+        ("Nobody was hurt [1].", "Nobody was hurt (1).", []),
+        ("Hurt was nobody [4].", "Hurt was nobody (4).", []),
+        ("In the plan [4].", "In the plan (4).", []),
+        (r"Mira Vale built it \[1\].", "Mira Vale built it [1].", [1]),
+        (r"Mira Vale built it \[ref:1].", "Mira Vale built it [1].", [1]),
+        (r"Mira Vale built it \\[1].", r"Mira Vale built it \\[1].", [1]),
+        (r"Idra Senn built it \[1\], \* and \ ", r"Idra Senn built it \(1\), \* and \ ", []),
+        ("At the end \\", "At the end \\", []),
         ("[1]: a definition", "(1): a definition", []),
         ("[1](see)", "(1)(see)", []),
         ("The [1879] plan, list[0], [99], ［1］ and [１].",

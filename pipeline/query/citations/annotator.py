@@ -81,6 +81,9 @@ class Annotator:
         self._fence: _Fence | None = None
         self._at_line_start, self._line_is_blank = True, True
         self._escaped = False
+        # A backslash that escapes what follows is written with it, and not before a citation:
+        # "\[1]" is shown as "\[1]" by a reader that knows no Markdown.
+        self._pending = ""
         # In a paragraph with a backtick that closes nothing on its line, readers of Markdown may
         # see code elsewhere than this class does. So nothing in it counts as code, and no bare
         # number stays in brackets.
@@ -106,6 +109,8 @@ class Annotator:
         """Write as much of the held text as is settled; yield it as a piece, if there is any."""
         while self._held and self._write_next():
             pass
+        if self._final:
+            self._write_pending()
         if self._text:
             piece = Piece("".join(self._text), tuple(self._annotations))
             self._text, self._annotations = [], []
@@ -283,9 +288,14 @@ class Annotator:
         members = list(_MEMBER.finditer(group))
         numbers = [number for member in members for number in self._cited_numbers(member[0])]
         supported = self._passages.supporting(said.statement, numbers)
-        # A few common words can be in any passage: they do not make a citation of a bare number.
-        citable = frozenset[int]() if said.statement.is_weak else supported
+        citable = supported
+        if said.statement.is_weak:
+            # A few common words can be in any passage: they make a citation of a bare number only
+            # where the passage says them in the same order.
+            citable = self._passages.holding_the_clause(said.statement, supported)
         is_citation = [self._is_citation(member[0], citable) for member in members]
+        if is_citation[0]:
+            self._pending = ""
         end = 0
         for member, cites in zip(members, is_citation, strict=True):
             self._append(group[end : member.start()])
@@ -371,13 +381,22 @@ class Annotator:
     # Writing
 
     def _append(self, text: str) -> None:
-        self._text.append(text)
-        self._written += len(text)
+        """Write the text, which is final, behind a backslash that waits for it."""
+        if text:
+            self._write_pending()
+            self._text.append(text)
+            self._written += len(text)
+
+    def _write_pending(self) -> None:
+        """Write the backslash that waits, if there is one."""
+        if self._pending:
+            self._text.append(self._pending)
+            self._written += len(self._pending)
+            self._pending = ""
 
     def _write_plain(self, length: int) -> None:
         """Write the first ``length`` characters of the held text, which hold no citation."""
         text, self._held = self._held[:length], self._held[length:]
-        self._append(text)
         self._remember_written(text)
         n_backslashes = len(text) - len(text.rstrip("\\"))
         # A text of nothing but backslashes goes on with those before it.
@@ -385,6 +404,11 @@ class Annotator:
             n_backslashes += 1
         # Each pair of backslashes is one that is shown: only a last one without another escapes.
         self._escaped = n_backslashes % 2 == 1
+        if self._escaped:
+            self._append(text[:-1])
+            self._pending = "\\"
+        else:
+            self._append(text)
 
     def _write_code(self, length: int) -> None:
         """Write the first ``length`` characters of the held text, which are code.

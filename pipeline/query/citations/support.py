@@ -35,15 +35,22 @@ INFLECTED, LONGEST_ENDING = 5, 2
 """INFLECTED: least letters of a name that may have an ending. LONGEST_ENDING: its most letters."""
 ENOUGH_WORDS = 4
 """Least words of a statement without names and numbers that can be judged by its words."""
+ENOUGH_IN_CLAUSE, ENOUGH_LONG_WORDS = 3, 2
+"""Least words of a shorter statement that is judged by their order, and least longer ones among
+them. "In the plan" is in any passage about plans, "Nobody was hurt" is not."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """The names of a sentence, its numbers in a normal form, and its words."""
+    """The names of a sentence, its numbers in a normal form, and its words.
+
+    ``clause``: all its words as they are written, in lower case and in their order.
+    """
 
     names: frozenset[str]
     numbers: frozenset[str]
     words: frozenset[str]
+    clause: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str, continues: bool = False) -> "Statement":
@@ -51,7 +58,8 @@ class Statement:
         plain = _folded(text)
         names = frozenset(_names_in(plain, continues))
         numbers = frozenset(map(_normalize_number, _NUMBER.findall(plain)))
-        return cls(names, numbers, frozenset(words(plain)))
+        clause = tuple(_TOKEN.findall(plain.lower()))
+        return cls(names, numbers, frozenset(words(plain)), clause)
 
     @property
     def is_weak(self) -> bool:
@@ -90,6 +98,17 @@ class SupportingText:
         in_passage = compared & self._words
         return 2 * len(in_passage) >= len(compared)
 
+    def holds_the_clause(self, statement: Statement) -> bool:
+        """Return whether the passage has all words of the statement in a row.
+
+        A statement of few or short words gives False.
+        """
+        clause = statement.clause
+        long_words = [word for word in clause if len(word) >= LONG_WORD]
+        if len(clause) < ENOUGH_IN_CLAUSE or len(long_words) < ENOUGH_LONG_WORDS:
+            return False
+        return f" {' '.join(clause)} " in self._in_order
+
     def _holds_name(self, name: str) -> bool:
         """Return whether the passage has the name, or a form of it with another ending."""
         if stem(name) in self._words or name in self._tokens:
@@ -118,6 +137,11 @@ class SupportingText:
     @cached_property
     def _tokens(self) -> frozenset[str]:
         return frozenset(_TOKEN.findall(self._folded.lower()))
+
+    @cached_property
+    def _in_order(self) -> str:
+        """The words of the passage as they are written, with a space around each."""
+        return f" {' '.join(_TOKEN.findall(self._folded.lower()))} "
 
     @cached_property
     def _all_numbers(self) -> frozenset[str]:
@@ -163,6 +187,12 @@ class Passages:
         if held_names != statement.names or held_numbers != statement.numbers:
             return frozenset()
         return frozenset(supporting)
+
+    def holding_the_clause(self, statement: Statement, numbers: Iterable[int]) -> frozenset[int]:
+        """Return those of the passages that have the words of the statement in a row."""
+        return frozenset(
+            number for number in numbers if self._texts[number].holds_the_clause(statement)
+        )
 
 
 def _names_in(text: str, continues: bool) -> Iterable[str]:
