@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.contract.rejects import make_reject
@@ -112,11 +113,13 @@ def read_units(
     documents: Mapping[str, Mapping[str, str]],
     tokenizer: Tokenizer,
     rejects: GraphragRejects,
+    known_documents: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> tuple[dict[str, list[str]], list[Row]]:
     """Return our ids of the text units by GraphRAG's id, and the rows of `TEXT_UNITS`.
 
     GraphRAG's id may come from the text alone, so units of several documents may share it.
-    ``documents`` is the result of `read_documents`. Rows without id, text or document are added to
+    ``documents`` is the result of `read_documents`, or the part of it that is taken; then
+    ``known_documents`` has all of it, for messages. Rows without id, text or document are added to
     the rejects.
     """
     known: dict[str, list[str]] = defaultdict(list)
@@ -133,7 +136,7 @@ def read_units(
             rejects.add("text_units", place, "row", "incomplete", "no id, or no text")
             continue
         if document is None:
-            message = f"no such document: {document_ids}"
+            message = _without_document(document_ids, known_documents)
             rejects.add("text_units", place, "row", "dangling", message)
             continue
         id = document["id"]
@@ -157,6 +160,16 @@ def read_units(
         if end:
             starts[id] = start
     return known, units
+
+
+def _without_document(
+    document_ids: Sequence[str], known_documents: Mapping[str, Mapping[str, str]]
+) -> str:
+    """Return a message for a text unit none of whose documents is taken."""
+    titles = [known_documents[id]["title"] for id in document_ids if id in known_documents]
+    if titles:
+        return f"of a document that is left out: {', '.join(titles)}"
+    return f"no such document: {', '.join(document_ids) or 'none is named'}"
 
 
 def find_units(

@@ -95,8 +95,11 @@ def read_graphrag_cache(params: GraphragParams, tokenizer: Tokenizer) -> tuple[p
     rejects = GraphragRejects()
     texts = {text_of(row["text"]): str(row["text"]) for row in _units(tables)}
     replies = {text: cache.replies_about(raw) for text, raw in texts.items()}
-    documents = _finished(read_documents(tables["documents"], rejects), tables, replies, rejects)
-    known_units, units = read_units(tables["text_units"], documents, tokenizer, rejects)
+    all_documents = read_documents(tables["documents"], rejects)
+    documents = _finished(all_documents, tables, replies, rejects)
+    known_units, units = read_units(
+        tables["text_units"], documents, tokenizer, rejects, all_documents
+    )
     extractions = _read_extractions(units, replies, rejects)
     names = {text_of(row["id"]): clean_name(text_of(row["name"])) for row in tables["entities"]}
     ids = {id: entity_id(name) for id, name in names.items() if name}

@@ -91,6 +91,13 @@ def test_a_document_with_a_passage_without_a_reply_is_left_out(index: Path):
     told = found["rejects"].set_index("row_id").loc["bell.txt"]
     assert str(told["reason"]) == "unfinished"
     assert "1 passage without a whole reply" in told["message"]
+    units = found["rejects"][found["rejects"]["row_id"].str.startswith("text_units[")]
+    assert set(units["reason"]) == {"dangling"}
+    # GraphRAG's id of the document, a hash, would tell nobody which one it is.
+    assert all(
+        message.endswith(": of a document that is left out: bell.txt")
+        for message in units["message"]
+    )
     assert set(found["claims"]["text_unit_id"]) <= set(found["text_units"]["id"])
 
 
