@@ -64,9 +64,9 @@ class KnownRows:
 class DesiredRows:
     """The rows that the stores should have, made of the snapshots of a manifest.
 
-    ``max_types``: the number of relationship types that are kept as types. ``counted``: how many
-    relationships ask for each type, if that is known. ``known``: by snapshot table, rows that need
-    not be read again.
+    ``max_types``: the number of relationship types that are kept as types. ``known_type_counts``:
+    how many relationships ask for each type, if that is known. ``known``: by snapshot table, rows
+    that need not be read again.
 
     Its methods raise DataError when a snapshot is missing or damaged, or rows lack their text or
     vector.
@@ -75,7 +75,7 @@ class DesiredRows:
     manifest: Manifest
     snapshots: SnapshotStore
     max_types: int
-    counted: Mapping[str, int] | None = None
+    known_type_counts: Mapping[str, int] | None = None
     known: Mapping[str, KnownRows] = field(default_factory=dict, repr=False, compare=False)
 
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
@@ -121,8 +121,8 @@ class DesiredRows:
     @cached_property
     def type_counts(self) -> Mapping[str, int]:
         """The number of relationships that ask for each type."""
-        if self.counted is not None:
-            return self.counted
+        if self.known_type_counts is not None:
+            return self.known_type_counts
         batches = self.snapshots.tables.read_batches(
             self.manifest.tables["relationships"], ["keywords"]
         )

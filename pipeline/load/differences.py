@@ -83,7 +83,7 @@ class Differences:
         counts.subtract(edge_types(frame_of(gone)["keywords"]))
         counts.update(edge_types(frame_of(new)["keywords"]))
         present = {type: count for type, count in counts.items() if count > 0}
-        return replace(self.now, counted=present)
+        return replace(self.now, known_type_counts=present)
 
     def deltas(self, table: str) -> Iterator[Delta]:
         """Yield the deltas of a table of the store, each of up to PART_ROWS ids, in their order."""

@@ -34,69 +34,74 @@ class LastLoad:
 
 
 def load_store(
-    store: Store, wanted: DesiredRows, live: Live, full: bool, advanced: Advanced, waits: Waits
+    store: Store, wanted: DesiredRows, new_live: Live, full: bool, advanced: Advanced, waits: Waits
 ) -> dict[str, Counts]:
-    """Bring a store to the rows ``wanted`` and let it show ``live``.
+    """Bring a store to the rows ``wanted`` and let it show ``new_live``.
 
     Return, by table, the numbers of rows {inserted, updated, deleted, unchanged}. If a table is
-    unchanged since the last load, only rows whose snapshots differ are projected. Otherwise all
-    rows are projected and their hashes compared with those in the store. Rows are projected in a
-    second thread while earlier ones are written. With ``full``, all rows are compared, and the
-    hashes of the rows in the store are computed again from their contents.
+    unchanged since the last load, only rows whose snapshots differ are made of these. Otherwise all
+    rows are made, and their hashes compared with those in the store. With ``full``, all rows are
+    compared, and the hashes of the rows in the store are computed again from their contents.
     """
     loaded = LoadedVersions(wanted.snapshots)
     counts = {table: dict.fromkeys(("inserted", "updated", "deleted"), 0) for table in store.tables}
-    with store.writing(live, partial(_report_progress, advanced), waits) as writer:
-        last_load = None if full else _find_last_load(store, live, wanted, loaded)
-        differences: Differences | None = None
-        unchanged_tables: Collection[str] = ()
+    with store.writing(new_live, partial(_report_progress, advanced), waits) as writer:
+        last_load = None if full else _find_last_load(store, new_live, wanted, loaded)
         if last_load is None:
             # Damaged files are found before the first write. Where only differences are read, the
             # read itself finds them.
             wanted.require_whole()
+            to_write = wanted
+            load = StoreLoad(store, writer, to_write, None, (), full)
         else:
             differences = Differences(last_load.rows, wanted)
-            wanted = differences.wanted
+            # The same rows, with counts of types for which not all relationships are read.
+            to_write = differences.wanted
             unchanged_tables = _list_unchanged(writer, last_load)
-        loaded.keep(live.version, wanted.as_loaded())
-        load = StoreLoad(store, writer, wanted, differences, unchanged_tables, full)
+            load = StoreLoad(store, writer, to_write, differences, unchanged_tables, full)
+        # A record is found only by the version that a store shows, so it does no harm if the load
+        # fails. Kept after the load, it could be missing, and the next load would compare all rows.
+        loaded.keep(new_live.version, to_write.as_loaded())
+        # A second thread makes the next delta while one is written.
         with ahead(load.deltas()) as deltas:
             for table, delta in deltas:
-                with load.using_writer:
+                with load.writer_lock:
                     writer.apply(table, delta)
                 for kind in counts[table]:
                     counts[table][kind] += delta.counts[kind]
         writer.publish()
     reported: dict[str, Counts] = {}
     for table, count in counts.items():
-        unchanged = wanted.count(table) - count["inserted"] - count["updated"]
+        unchanged = to_write.count(table) - count["inserted"] - count["updated"]
         reported[reported_name(table)] = {**count, "unchanged": unchanged}
     return reported
 
 
 def _find_last_load(
-    store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions
+    store: Store, new_live: Live, wanted: DesiredRows, loaded: LoadedVersions
 ) -> LastLoad | None:
     """Return the last load of the store, or None if its snapshots cannot be compared with those of
     now.
 
-    They cannot be compared if that load is unknown, if other code projected its rows, if its
-    vectors are another model's, or if the store keeps rows by other settings. In the last two cases
-    equal hashes do not mean equal rows in the store.
+    They cannot be compared if that load is unknown, if other code made its rows, if its vectors are
+    another model's, or if the store keeps rows by other settings. In the last two cases equal
+    hashes do not mean equal rows in the store.
     """
-    shown = store.live()
+    stored_live = store.live()
     if (
-        shown is None
-        or shown.schema_version != SCHEMA_VERSION
-        or shown.embedding_key != live.embedding_key
+        stored_live is None
+        or stored_live.schema_version != SCHEMA_VERSION
+        or stored_live.embedding_key != new_live.embedding_key
     ):
         return None
-    found = loaded.find(shown.version, wanted.manifest)
+    found = loaded.find(stored_live.version, wanted.manifest)
     if found is None or list(found.code) != wanted.code or store.outdated():
         return None
-    manifest = Manifest(shown.workflow, found.tables)
-    rows = replace(wanted, manifest=manifest, max_types=found.max_types, counted=found.types)
-    return LastLoad(rows, shown.tables)
+    manifest = Manifest(stored_live.workflow, found.tables)
+    rows = replace(
+        wanted, manifest=manifest, max_types=found.max_types, known_type_counts=found.types
+    )
+    return LastLoad(rows, stored_live.tables)
 
 
 def _list_unchanged(writer: Writer, last_load: LastLoad) -> frozenset[str]:
@@ -111,8 +116,8 @@ class StoreLoad:
     """A load of a store under way.
 
     ``unchanged_tables``: the tables whose deltas follow from ``differences`` alone. For others
-    the hashes of all rows are compared. ``using_writer``: a lock, because one thread writes while
-    another reads hashes with the same writer.
+    the hashes of all rows are compared. ``writer_lock`` is held while the writer is used: one
+    thread writes while another reads hashes with the same writer.
     """
 
     store: Store
@@ -121,7 +126,7 @@ class StoreLoad:
     differences: Differences | None
     unchanged_tables: Collection[str]
     full: bool
-    using_writer: Lock = field(default_factory=Lock)
+    writer_lock: Lock = field(default_factory=Lock)
 
     def deltas(self) -> Iterator[tuple[str, Delta]]:
         """Yield (table, delta), all deltas of one table after the other."""
@@ -135,7 +140,7 @@ class StoreLoad:
 
     def _compare_all_rows(self, table: str) -> Iterator[Delta]:
         """Return the deltas of a table, found by the hashes of all of its rows."""
-        with self.using_writer:
+        with self.writer_lock:
             stored = self.writer.hashes(table)
         if not len(stored):
             return inserted(self.wanted, table)
@@ -148,7 +153,8 @@ class StoreLoad:
         # No row has an empty hash: an altered row is unlike any wanted row, so it is written again.
         is_altered = pc.is_in(stored["id"], value_set=altered)
         row_hashes = pc.if_else(is_altered, "", stored["row_hash"])
-        stored = stored.set_column(1, "row_hash", row_hashes)
+        column = stored.schema.get_field_index("row_hash")
+        stored = stored.set_column(column, "row_hash", row_hashes)
         return compared(self.wanted, table, expected.hashes, stored)
 
 
@@ -159,7 +165,7 @@ def _report_progress(advanced: Advanced, part: str, done: int, rows: int) -> Non
 def reported_name(table: str) -> str:
     """Return the name of a store's table for reports.
 
-    The tables of a graph database that also hold sources are reported as nodes and relationships:
-    such a store has no table of vectors with which its relationships could be confused.
+    A store of the graph alone has tables with "sourced_" in front, which reports leave out. Its
+    edges are reported as relationships: it has no table of vectors of that name.
     """
     return {"sourced_nodes": "nodes", "sourced_edges": "relationships"}.get(table, table)
