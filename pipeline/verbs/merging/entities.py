@@ -25,87 +25,99 @@ VAGUE_TYPES = ("name", "title")
 def merge_entities(entity_records: pd.DataFrame, namings: pd.DataFrame) -> pd.DataFrame:
     """Return the entities (MERGED_ENTITIES), sorted by id, from ENTITY_RECORDS and NAMINGS.
 
-    The name of an entity is its most frequent surface form; of equally frequent ones it is the
-    smallest by code point. Its type is the one whose records have the greatest weight, and
-    ``types`` lists all types with their weights. The type is UNKNOWN if no record has one.
-    ``frequency`` is the number of text units that name the entity.
+    A row of NAMINGS is a name by which a text unit means an entity, with its count there. The name
+    of an entity is its most frequent surface form; of equally frequent ones it is the smallest by
+    code point. Its type is the one whose records have the greatest weight, but a type of
+    VAGUE_TYPES only if there is no other one. ``types`` lists all types with their weights. The
+    type is UNKNOWN if no record has one. ``frequency`` is the number of text units that name the
+    entity.
     """
+    n_namings = len(namings)
     ids = encode(namings["entity_id"], entity_records["entity_id"])
     units = encode_text_units(namings, entity_records)
-    number = len(ids.texts)
-    naming_entity, record_entity = np.split(ids.codes, [len(namings)])
-    naming_unit, record_unit = np.split(units.codes, [len(namings)])
+    n_entities = len(ids.texts)
+    # The codes of both tables are in one array, those of the namings first.
+    entity_of_naming, entity_of_record = ids.codes[:n_namings], ids.codes[n_namings:]
+    unit_of_naming, unit_of_record = units.codes[:n_namings], units.codes[n_namings:]
 
-    reading_order = np.lexsort([entity_records["order"], record_unit])
+    # lexsort sorts by its last key first: by text unit, then by the order within it.
+    reading_order = np.lexsort([entity_records["order"], unit_of_record])
     records = entity_records.take(reading_order)
-    record_entity = record_entity[reading_order]
-    types, first_type = _rank_types(record_entity, records, number)
+    entity_of_record = entity_of_record[reading_order]
+    types, first_type = _rank_types(entity_of_record, records, n_entities)
 
-    descriptions = list_distinct_texts(record_entity, records["description"], number)
+    descriptions = list_distinct_texts(entity_of_record, records["description"], n_entities)
 
     # An entity has several namings in a text unit, but the text unit counts once.
-    number_of_units = len(units.texts)
-    pairs = np.unique(pair_codes(naming_entity, naming_unit, number_of_units))
-    entity, unit = split_pairs(pairs, number_of_units)
-    unit_ids = units.decode(unit)
+    n_units = len(units.texts)
+    pairs = np.unique(pair_codes(entity_of_naming, unit_of_naming, n_units))
+    entity_codes, unit_codes = split_pairs(pairs, n_units)
+    unit_ids = units.decode(unit_codes)
     columns = {
         "id": ids.texts.to_pandas(),
-        "name": _choose_names(naming_entity, namings),
+        "name": _choose_names(entity_of_naming, namings, n_entities),
         "type": first_type,
         "types": types,
         "descriptions": descriptions,
-        "text_unit_ids": build_lists(entity, number, unit_ids),
-        "frequency": np.bincount(entity, minlength=number),
+        "text_unit_ids": build_lists(entity_codes, n_entities, unit_ids),
+        "frequency": np.bincount(entity_codes, minlength=n_entities),
     }
     return pd.DataFrame(columns, columns=MERGED_ENTITIES.columns)
 
 
-def _choose_names(entities: Codes, namings: pd.DataFrame) -> pd.Series:
-    """Return the most frequent name of each entity; ``entities`` has the code of each naming's."""
+def _choose_names(entity_of_naming: Codes, namings: pd.DataFrame, n_entities: int) -> pd.Series:
+    """Return the most frequent name of each entity; each of them has a naming.
+
+    ``entity_of_naming`` has the entity code of each naming.
+    """
     names = encode(namings["name"])
-    size = len(names.texts)
-    pairs = pair_codes(entities, names.codes, size)
+    n_names = len(names.texts)
+    pairs = pair_codes(entity_of_naming, names.codes, n_names)
     counts = sum_by_group(pairs, namings["count"].to_numpy())
     distinct_pairs = counts.index.to_numpy(dtype=np.int64)
-    entity, name = split_pairs(distinct_pairs, size)
-    best_first = np.lexsort([name, -counts.to_numpy(), entity])
-    entity = entity[best_first]
-    name = name[best_first]
-    number = entity.max(initial=-1) + 1
-    best_names = name[first_rows(entity, number)]
+    entity_codes, name_codes = split_pairs(distinct_pairs, n_names)
+    # By entity, then the most frequent name first, then by code point: codes sort as texts do.
+    best_first = np.lexsort([name_codes, -counts.to_numpy(), entity_codes])
+    entity_codes = entity_codes[best_first]
+    name_codes = name_codes[best_first]
+    best_names = name_codes[first_rows(entity_codes, n_entities)]
     return names.decode(best_names).to_pandas()
 
 
-def _rank_types(entities: Codes, records: pd.DataFrame, number: int) -> tuple[pd.Series, pd.Series]:
+def _rank_types(
+    entity_of_record: Codes, records: pd.DataFrame, n_entities: int
+) -> tuple[pd.Series, pd.Series]:
     """Return the types of each entity with their rounded weights, and the first type of each.
 
     The order is: vague types last, then the greatest weight first, then by code point.
-    ``entities`` has the code of each record's entity, which is less than ``number``.
+    ``entity_of_record`` has the entity code of each record.
     """
     has_type = (records["type"] != "").to_numpy(dtype=bool)
     types = encode(records["type"][has_type])
-    size = len(types.texts)
-    pairs = pair_codes(entities[has_type], types.codes, size)
+    n_types = len(types.texts)
+    pairs = pair_codes(entity_of_record[has_type], types.codes, n_types)
     weights_of_records = records["weight"].to_numpy()[has_type]
     weights = sum_by_group(pairs, weights_of_records)
     distinct_pairs = weights.index.to_numpy(dtype=np.int64)
-    entity, type = split_pairs(distinct_pairs, size)
-    counts = weights.round().astype("int64").to_numpy()
+    entity_codes, type_codes = split_pairs(distinct_pairs, n_types)
+    rounded_weights = weights.round().astype("int64").to_numpy()
     distinct_types = types.texts.to_numpy(zero_copy_only=False)
     is_vague_type = np.isin(distinct_types, VAGUE_TYPES)
-    is_vague = is_vague_type[type]
+    is_vague = is_vague_type[type_codes]
 
-    # lexsort sorts by its last key first. Codes sort as their texts do.
-    best_first = np.lexsort([type, -counts, is_vague, entity])
-    entity = entity[best_first]
-    counts = counts[best_first]
-    texts = types.decode(type[best_first])
+    # By entity, then in the order of the docstring; the last key of lexsort comes first.
+    best_first = np.lexsort([type_codes, -rounded_weights, is_vague, entity_codes])
+    entity_codes = entity_codes[best_first]
+    rounded_weights = rounded_weights[best_first]
+    texts = types.decode(type_codes[best_first])
     fields = list(TYPE_COUNTS.value_type)
-    types_with_counts = pa.StructArray.from_arrays([texts, pa.array(counts)], fields=fields)
-    type_lists = build_lists(entity, number, types_with_counts, TYPE_COUNTS)
+    types_with_weights = pa.StructArray.from_arrays(
+        [texts, pa.array(rounded_weights)], fields=fields
+    )
+    type_lists = build_lists(entity_codes, n_entities, types_with_weights, TYPE_COUNTS)
 
-    first_types = np.full(number, UNKNOWN, dtype=object)
-    entities_with_type, first = np.unique(entity, return_index=True)
+    first_types = np.full(n_entities, UNKNOWN, dtype=object)
+    entities_with_type, first = np.unique(entity_codes, return_index=True)
     best_texts = texts.take(pa.array(first))
     first_types[entities_with_type] = best_texts.to_numpy(zero_copy_only=False)
     return type_lists, pd.Series(first_types)
