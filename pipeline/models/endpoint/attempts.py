@@ -26,13 +26,15 @@ Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1
 """Number of retries after a timeout. A third try rarely succeeds, and each try costs the whole
 timeout."""
-TIMEOUTS_GIVEN_BACK = 6
+UNCOUNTED_TIMEOUTS = 6
 """Number of timeouts under overload that do not count as failures of a call. Halving 64 calls at
 once six times leaves a concurrency of one."""
-RESTARTS_GIVEN_BACK = 3
+UNCOUNTED_RESTARTS = 3
 """Number of times that a call is sent again after the server was down, without counting as a
 failure. Without this limit, a prompt that crashes its server would be sent for ever, if a proxy
 answers 502 meanwhile."""
+FEWEST_FAILURES = 8
+"""The least number of failed calls in a row that ends a run."""
 LONGEST_THROTTLING = 3600.0
 """Time in seconds that a run continues although the endpoint refuses every call as too many."""
 LONGEST_WAIT = 60.0
@@ -68,7 +70,7 @@ class Call:
 
 PROBE = Call("", 0)
 PROBE_OUTCOME = "look"
-"""Outcome of a probe in the usage records."""
+"""Outcome of a probe in the usage records. Records of earlier runs have this word too."""
 PROBE_TEXT = "Hi"
 
 
@@ -94,16 +96,16 @@ class RetryWindow:
         with self.lock:
             self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
 
-    def record_throttling(self, failure: Failure) -> None:
+    def check_throttling(self, failure: Failure) -> None:
         """Raise ModelError if the endpoint has refused all calls as too many for too long.
 
         The pause that it requests counts as well.
         """
-        if self.is_outlasted_by(failure):
+        if self.retry_comes_too_late(failure):
             raise self.endpoint.busy_error(failure)
 
-    def is_outlasted_by(self, failure: Failure) -> bool:
-        """Return whether the time at which the endpoint allows a retry is too late."""
+    def retry_comes_too_late(self, failure: Failure) -> bool:
+        """Return whether the work is given up before the endpoint allows a retry."""
         limit = LONGEST_THROTTLING if self.throttling is None else self.throttling
         with self.lock:
             silence = time.monotonic() - self.heard_at + (failure.retry_after or 0.0)
@@ -141,14 +143,36 @@ class Sent(Generic[Answer]):
         self.count(tokens, outcome)
 
 
+@dataclass
+class Tally:
+    """Counts of what the attempts of one call have met.
+
+    Only ``failures`` use up retries. ``throttlings``, ``timeouts`` and ``restarts`` are failures of
+    the server that do not count as such, up to `UNCOUNTED_TIMEOUTS` and `UNCOUNTED_RESTARTS`.
+    """
+
+    attempts: int = 0
+    failures: int = 0
+    throttlings: int = 0
+    timeouts: int = 0
+    restarts: int = 0
+
+    def has_retries_left(self, failure: Failure, max_retries: int) -> bool:
+        """Return whether the call may be sent again after the last of its failures."""
+        if failure.reason == "timeout":
+            max_retries = min(max_retries, TIMEOUTS_TO_TRY_AGAIN)
+        return failure.passing and self.failures <= max_retries
+
+
 @dataclass(frozen=True)
 class Attempts:
     """Calls of one model, with retries and limits.
 
     ``max_retries``: the number of retries after transient failures. Three cases do not count as
     failures of a call: too many calls (429), a server that is starting (``watch``), and a timeout
-    because the server had no free slot. ``probe``: the smallest possible call, which shows whether
-    the server answers.
+    because the server had no free slot. After a fatal failure, such as a refused key, there is no
+    retry of any call; see `Failure`. ``probe``: the smallest possible call, which shows whether the
+    server answers.
     """
 
     endpoint: Endpoint
@@ -156,7 +180,7 @@ class Attempts:
     max_retries: int
     cost: Callable[[Tokens], float | None]
     stop: threading.Event
-    patience: RetryWindow
+    retry_window: RetryWindow
     watch: ServerWatch
     probe: "Callable[[OpenAI], Tokens]"
     listener: Listener | None = None
@@ -186,50 +210,64 @@ class Attempts:
 
         The call counts as under way until ``Sent.end`` is called.
         """
-        attempt = failures = throttlings = timeouts = restarts = 0
+        tally = Tally()
         while True:
-            attempt += 1
-            answer, place = self._attempt(call, send, attempt)
+            tally.attempts += 1
+            answer, place = self._attempt(call, send, tally.attempts)
             if not isinstance(answer, Failure):
-                self.patience.record_answer()
+                self.retry_window.record_answer()
                 self.watch.record_success()
                 return answer
             # The error is raised here and not where it was caught, so that no traceback contains
             # the request and its headers.
             if answer.fatal:
                 raise answer.fatal
-            if answer.throttled:
-                throttlings += 1
-                self.patience.record_throttling(answer)
-                self.limiter.record_overload(answer.retry_after or 0.0)
-                self._wait(answer, throttlings)
-                continue
-            if self.watch.is_down(answer) and not self.watch.answered_since(place.since):
-                was_down = self.watch.await_server(answer, self._probe_server, self.stop, self._say)
-                if was_down and restarts < RESTARTS_GIVEN_BACK:
-                    restarts += 1
-                    continue
-                # The pause that the server requested is over by now.
-                answer = replace(answer, retry_after=None)
-            if answer.passing:
-                self.watch.record_failure(answer)
-            is_timeout = answer.reason == "timeout"
-            if is_timeout and self._is_overload(place) and timeouts < TIMEOUTS_GIVEN_BACK:
-                timeouts += 1
-                continue
-            failures += 1
-            is_too_late = bool(answer.retry_after) and self.patience.is_outlasted_by(answer)
-            if (answer.status or 0) >= 500:
-                self.limiter.record_overload(0.0 if is_too_late else answer.retry_after or 0.0)
-            max_retries = self.max_retries
-            if is_timeout:
-                max_retries = min(max_retries, TIMEOUTS_TO_TRY_AGAIN)
-            is_retry_useful = answer.passing and failures <= max_retries and not is_too_late
-            was_ever_there = answer.listens or self.patience.answered
-            if not is_retry_useful or not was_ever_there:
-                self.patience.record_failure(answer)
-                return answer
-            self._wait(answer, failures)
+            final_failure = self._wait_for_retry(answer, place, tally)
+            if final_failure:
+                self.retry_window.record_failure(final_failure)
+                return final_failure
+
+    def _wait_for_retry(self, failure: Failure, place: Place, tally: Tally) -> Failure | None:
+        """Wait until the call can be sent again, and return None; or return its final failure.
+
+        Raises ModelError if no call is worth another attempt.
+        """
+        if failure.throttled:
+            tally.throttlings += 1
+            self.retry_window.check_throttling(failure)
+            self.limiter.record_overload(failure.retry_after or 0.0)
+            self._wait(failure, tally.throttlings)
+            return None
+        if self.watch.is_down(failure) and not self.watch.answered_since(place.since):
+            if self._outlast_restart(failure, tally):
+                return None
+            # The pause that the server requested is over by now.
+            failure = replace(failure, retry_after=None)
+        if failure.passing:
+            self.watch.record_failure(failure)
+        if failure.reason == "timeout" and self._record_timeout(place, tally):
+            return None
+        tally.failures += 1
+        is_too_late = bool(failure.retry_after) and self.retry_window.retry_comes_too_late(failure)
+        if (failure.status or 0) >= 500:
+            self.limiter.record_overload(0.0 if is_too_late else failure.retry_after or 0.0)
+        was_ever_there = failure.listens or self.retry_window.answered
+        may_retry = tally.has_retries_left(failure, self.max_retries) and not is_too_late
+        if not may_retry or not was_ever_there:
+            return failure
+        self._wait(failure, tally.failures)
+        return None
+
+    def _outlast_restart(self, failure: Failure, tally: Tally) -> bool:
+        """Wait for a server that seems to be down. Return whether its absence explains the failure.
+
+        It does not if only this call failed, or if the call has met too many restarts.
+        """
+        was_down = self.watch.await_server(failure, self._probe_server, self.stop, self._say)
+        if not was_down or tally.restarts >= UNCOUNTED_RESTARTS:
+            return False
+        tally.restarts += 1
+        return True
 
     def _attempt(
         self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
@@ -269,16 +307,20 @@ class Attempts:
         count(answer.tokens, answer.outcome)
         return answer, place
 
-    def _is_overload(self, place: Place) -> bool:
-        """Return whether a call timed out because too many calls were under way.
+    def _record_timeout(self, place: Place, tally: Tally) -> bool:
+        """Record a timeout. Return whether the call is repeated without counting as a failure.
 
-        Such a call is repeated without counting as a failure. This never applies to a query,
-        because a user waits for it. If no other call was answered meanwhile, the watch must be on:
-        it ends a run whose server never answers.
+        It is if too many calls were under way, but never in a query, because a user waits for it.
+        If no other call was answered meanwhile, the watch must be on: it ends a run whose server
+        never answers.
         """
         had_to_queue = self.limiter.record_timeout(place)
         goes_on = bool(self.watch.seconds) or self.limiter.answered_since(place.since)
-        return had_to_queue and goes_on and not self.limiter.urgent
+        is_overload = had_to_queue and goes_on and not self.limiter.urgent
+        if not is_overload or tally.timeouts >= UNCOUNTED_TIMEOUTS:
+            return False
+        tally.timeouts += 1
+        return True
 
     def _probe_server(self) -> Failure | None:
         """Make the smallest possible call; return its failure, or None. Record only an answer."""
@@ -375,10 +417,12 @@ class RemoteModel:
         try:
             self.endpoint.preflight()
         except ModelError:
+            # Nothing listens. If the server was only starting, its key has still to be checked.
             if not self._await_start(say):
                 raise
             self.endpoint.preflight()
         else:
+            # Something answers, but a server that loads its model answers too, with a 503.
             self._await_start(say)
 
     def _await_start(self, say: Say) -> bool:
@@ -401,12 +445,16 @@ class RemoteModel:
 
     @made_once
     def watch(self) -> ServerWatch:
-        return ServerWatch(self.endpoint, self.wait_for_model, self._enough)
+        return ServerWatch(self.endpoint, self.wait_for_model, self._failures_to_give_up)
 
     @property
-    def _enough(self) -> int:
-        """Number of calls in a row that must fail before the work is given up."""
-        return max(8, 2 * self.concurrency)
+    def _failures_to_give_up(self) -> int:
+        """Number of calls in a row that must fail before the work is given up.
+
+        One fault of a server ends all calls under way, so it takes twice as many. Where these are
+        few, it takes `FEWEST_FAILURES`.
+        """
+        return max(FEWEST_FAILURES, 2 * self.concurrency)
 
     def cost(self, tokens: Tokens) -> float | None:
         """Return the cost in the currency of the prices, or None if the model has no price."""
@@ -425,14 +473,15 @@ class RemoteModel:
         return self.cache.database.reserve(calls or self.concurrency, size, self.where)
 
     def attempts(self, listener: Listener | None) -> Attempts:
-        patience = RetryWindow(self.endpoint, self._enough, self.timeout if self.urgent else None)
+        throttling = self.timeout if self.urgent else None
+        retry_window = RetryWindow(self.endpoint, self._failures_to_give_up, throttling)
         return Attempts(
             self.endpoint,
             self.limiter,
             self.max_retries,
             self.cost,
             threading.Event(),
-            patience,
+            retry_window,
             self.watch,
             self.probe,
             listener,

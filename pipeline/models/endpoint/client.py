@@ -69,7 +69,9 @@ class UselessAnswerError(ValueError):
 class Failure:
     """Reason why a call got no reply: the reason code of a reject, and a message for users.
 
-    ``fatal`` is the error to raise if no other call can succeed. ``answered``: anything came back.
+    ``fatal`` is the error to raise if no other call can succeed: the key is refused (401, 403), the
+    account has no credit (402, or 429 that says so), the model is missing (404, 405, or a text that
+    says so), or the certificate is not trusted. ``answered``: anything came back.
     ``listens``: something accepted the connection. ``refused``: the machine exists, but nothing
     listens at its port. ``status``: the HTTP status of an answer. ``retry_after``: the pause in
     seconds that the endpoint requests. ``tokens``: what was billed although the answer is of no

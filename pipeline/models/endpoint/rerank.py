@@ -80,8 +80,8 @@ class EndpointReranker(RemoteModel):
 
         A document that the endpoint leaves out gets a score below all others.
         """
-        patience = RetryWindow(self.endpoint, 1, self.timeout)
-        attempts = replace(self.attempts(listener), patience=patience)
+        retry_window = RetryWindow(self.endpoint, 1, self.timeout)
+        attempts = replace(self.attempts(listener), retry_window=retry_window)
 
         def ask(start: int) -> dict[int, float]:
             batch = documents[start : start + self.batch_size]

@@ -255,7 +255,7 @@ def test_a_prompt_that_ends_the_server_each_time_is_not_sent_for_ever(
     deadly, good = replace(chat, max_retries=1, concurrency=1).complete(ask("deadly", "good"))
     assert (deadly.reason, good.text) == ("server_error", "yes")
     sent = [request for request in openai.requests if request.messages[-1]["content"] == "deadly"]
-    assert len(sent) == attempts.RESTARTS_GIVEN_BACK + 2
+    assert len(sent) == attempts.UNCOUNTED_RESTARTS + 2
 
 
 @pytest.mark.parametrize(
