@@ -41,6 +41,7 @@ from pipeline.phrases.titles import Gazetteer
 
 # Groups are repeated within (?>...) instead of by *+, which CPython before 3.11.5 matches wrongly
 # (gh-106052).
+# A name may go on behind a line break, as in "New\nYork", but not before a word such as "The".
 _LINE_BREAK = (
     r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
 )
@@ -49,6 +50,7 @@ _ABBREVIATION = (
     "(?:St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Sen|Gov|Jr|Sr|Bros|Inc|Ltd|Corp|Co)"
 )
 _INITIALS = rf"(?>(?:[{UPPER}]\.-?)+)(?![{LOWER}])"
+# Small letters in front of a capital: "d'Arc", "al-Rashid", "iPhone".
 _PREFIX = rf"(?:[dl]['’]|(?:al|el|ad|ar|as)-|[a-z]{{1,2}}(?=[{UPPER}][{LOWER}]))"
 _AFTER_HYPHEN = "(?:based|born|winning|style|led|like|era|speaking|related|language)"
 _HYPHEN = rf"[-‐‑–](?:(?!{_AFTER_HYPHEN}\b)(?=[^\W_])|[ ](?=[{UPPER}]))\w*+"
@@ -56,6 +58,7 @@ _WORD = (
     rf"(?:{_ABBREVIATION}\.|{_INITIALS}|"
     rf"{_PREFIX}?[{UPPER}]\w*+(?>(?:['’‘ʻ]\w++|&[{UPPER}]\w*+|{_HYPHEN})*))"
 )
+# A number behind a name belongs to it in "Apollo 11", but not in "Vale 11:30" or "Vale 3 May".
 _NUMBER = rf"(?:{_SPACE}\d{{1,3}}\b(?![.,:%–-]?\d|%|\s(?:{MONTHS})\b))?"
 _ORDINAL = rf"\d{{1,3}}(?:st|nd|rd|th){_SPACE}"
 _JUNIOR = r"(?:,[ ](?:Jr|Sr)\b\.?)?"
@@ -87,11 +90,15 @@ _MAX_RUN = 40
 _OPENERS = frozenset(':;•|#>*"“‘«')
 _SUFFIXES = frozenset(("jr", "sr", "am", "pm", "co", "corp", "inc", "ltd", "bros"))
 _NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS | _SUFFIXES
-_KINDS = ORGANIZATION_HEADS.union(LOCATION_HEADS, EVENT_HEADS, CLASS_NOUNS) - SURNAME_HEADS
+_KIND_WORDS = ORGANIZATION_HEADS.union(LOCATION_HEADS, EVENT_HEADS, CLASS_NOUNS) - SURNAME_HEADS
 _BEFORE_PLACE = re.compile(r"\b(?:[Tt]he|[Ii]n|[Aa]t|[Nn]ear|[Oo]n|[Aa]cross|[Aa]long)\s$")
-_DATED = CALENDAR | _SUFFIXES | {"no", "vs"}
+# Words that are no name alone even in capitals, in which other words of _NEVER_ALONE are acronyms.
+_NEVER_NAMES = CALENDAR | _SUFFIXES | {"no", "vs"}
 _JUNIOR_COMMA = re.compile(r",(?= [JS]r\b)")
 _ORDINAL_WORD = re.compile(r"\d+(?:st|nd|rd|th)$")
+# How many characters before a name are looked at: a year with a space, the longest word of
+# _BEFORE_PLACE with a space and the character before it, a German preposition with some spaces.
+_WIDTH_OF_YEAR, _WIDTH_BEFORE_PLACE, _WIDTH_OF_PREPOSITION = 5, 8, 12
 
 
 def find_names(
@@ -136,17 +143,18 @@ def _quoted_works(sentence: str) -> Iterator[Name]:
     A straight mark opens a quotation if the number of straight marks before it is even.
     """
     place = 0
-    counted = 0
-    marks = 0
+    # The number of straight marks before `counted_to`: no part of the sentence is counted twice.
+    n_marks = 0
+    counted_to = 0
     while True:
         found = _QUOTED.search(sentence, place)
         if not found:
             return
-        marks += sentence.count('"', counted, found.start())
-        counted = found.start()
-        closes = sentence[counted] == '"' and marks % 2 == 1
+        n_marks += sentence.count('"', counted_to, found.start())
+        counted_to = found.start()
+        closes = sentence[counted_to] == '"' and n_marks % 2 == 1
         if closes:
-            place = counted + 1
+            place = counted_to + 1
             continue
         name = without_article(_on_one_line(found["work"]))
         yield Name(found.end("work") - len(name), found.end("work"), name, "work")
@@ -156,20 +164,21 @@ def _quoted_works(sentence: str) -> Iterator[Name]:
 def _capitalised(sentence: str, language: str, cells: bool) -> Iterator[Name]:
     """Yield the names that capital letters alone tell; they do not overlap."""
     first_letter = _LETTER.search(sentence)
-    opens_sentence = language != "zh" and not cells
-    opening = first_letter.start() if first_letter and opens_sentence else -1
+    # A Chinese sentence has no capital at its beginning, so one there is that of a Latin name.
+    opens_with_capital = language != "zh" and not cells
+    opening = first_letter.start() if first_letter and opens_with_capital else -1
     starters = STARTERS if language == "en" else STARTERS | stop_words(language)
     all_capitals = sentence.isupper()
     for run in _runs(sentence):
         start = run[0].start()
-        initial = start <= opening or _character_before(sentence, start) in _OPENERS
-        words = _without_opening(run, starters if initial else ARTICLES)
+        at_start = start <= opening or _character_before(sentence, start) in _OPENERS
+        words = _without_opening(run, starters if at_start else ARTICLES)
         starts_run = words[:1] == run[:1]
-        explained = initial and starts_run and not _is_capitals(words, sentence)
-        if language == "de" and words:
+        capital_explained = at_start and starts_run and not _is_lone_acronym(words, sentence)
+        if language == "de" and words and not capital_explained:
             # German nouns have capitals too; a preposition before one makes a name likely.
-            explained = explained or not _after_preposition(sentence, words[0].start())
-        name = _name(sentence, words, explained, all_capitals)
+            capital_explained = not _after_preposition(sentence, words[0].start())
+        name = _name(sentence, words, capital_explained, all_capitals)
         if name:
             yield name
 
@@ -191,18 +200,19 @@ def _split_run(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
     """
     start = place = 0
     while place < len(words):
-        skipped = _words_between_names(words, start, place)
-        if skipped is not None:
+        next_start = _start_of_next_name(words, start, place)
+        if next_start is not None:
             yield words[start:place]
-            start = place = place + skipped
+            start = place = next_start
         place += 1
     yield words[start:]
 
 
-def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> int | None:
+def _start_of_next_name(words: list[re.Match[str]], start: int, place: int) -> int | None:
     """Decide whether the name that begins at ``start`` ends before the word at ``place``.
 
-    Returns the number of words to skip to the next name if it ends, or None if it goes on.
+    Return where the next name begins if it ends, or None if it goes on. Words such as "of the"
+    between two names belong to neither.
     """
     if place == start or place == len(words) - 1:
         return None
@@ -211,16 +221,16 @@ def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> 
     has_several_before = len(before) > 1
     folded = word.lower().rstrip(".")
     if has_several_before and _POSSESSIVE.search(before[-1]) and not before[-2].endswith("."):
-        return 0
+        return place
     if folded in HONORIFICS and before[-1].lower() not in RANKS and after[0][0].isupper():
-        return 0 if len(after) > 1 or folded in COURTESIES else None
+        return place if len(after) > 1 or folded in COURTESIES else None
     if word == "the" and before[-1][0].isupper() and not _is_byname(after):
-        return 1
+        return place + 1
     if word == "&" and has_several_before and len(after) > 1:
         belongs_to_name = kind_of_words(texts[start:]) != "name"
-        return None if belongs_to_name else 1
+        return None if belongs_to_name else place + 1
     if word == "of" and has_several_before and _ends_before_of(before):
-        return 2 if after[0] == "the" else 1
+        return place + 2 if after[0] == "the" else place + 1
     return None
 
 
@@ -248,8 +258,8 @@ def _ends_before_of(words: list[str]) -> bool:
 def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> list[re.Match[str]]:
     """Return the words from the first that can open a name on.
 
-    ``openers`` are the words that open a sentence but no name. Two may stand in front only if the
-    second is an article.
+    ``openers`` are the words that open a sentence but no name. Any number of them may stand in
+    front. Behind a word that is none, in small letters or "I", only articles count as such.
     """
     for place, word in enumerate(words):
         text = word[0]
@@ -265,25 +275,27 @@ def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> lis
 
 
 def _name(
-    sentence: str, words: list[re.Match[str]], explained: bool, all_capitals: bool
+    sentence: str, words: list[re.Match[str]], capital_explained: bool, all_capitals: bool
 ) -> Name | None:
     """Return the name that the words make, or None.
 
-    ``explained`` is true if the position of the first word explains its capital letter,
-    ``all_capitals`` if the whole sentence is in capitals.
+    ``capital_explained`` is true if the first word would have its capital letter without being a
+    name, ``all_capitals`` if the whole sentence is in capitals.
     """
     words, addressed = _without_honorific(_without_date(words))
     if not words:
         return None
     texts = [word[0] for word in words]
-    doubted = all_capitals or not _is_capitals(words, sentence)
-    if not _can_be_name(texts, doubted):
+    # A lone acronym may be a word that usually means something else, such as WHO.
+    strict = all_capitals or not _is_lone_acronym(words, sentence)
+    if not _can_be_name(texts, strict):
         return None
     start = words[0].start()
     end = words[-1].end() - _length_of_ending(texts[-1])
     kind = kind_of_words(texts)
     may_be_surname = texts[-1].lower() in SURNAME_HEADS and texts[0].lower() not in HEADS_IN_FRONT
-    if may_be_surname and not _BEFORE_PLACE.search(sentence, max(0, start - 8), start):
+    before = max(0, start - _WIDTH_BEFORE_PLACE)
+    if may_be_surname and not _BEFORE_PLACE.search(sentence, before, start):
         kind = "name"
     if kind == "event":
         start, end = _with_year(sentence, start, end)
@@ -291,7 +303,7 @@ def _name(
         kind = "person"
     # A word behind a title of address is a name for sure; another lone word may not be.
     is_lone = len(texts) == 1 and not addressed
-    doubtful = all_capitals or (is_lone and (explained or _is_common_noun(texts[0])))
+    doubtful = all_capitals or (is_lone and (capital_explained or _is_common_noun(texts[0])))
     return Name(start, end, _on_one_line(sentence[start:end]), kind, doubtful)
 
 
@@ -364,10 +376,10 @@ def _is_common_noun(word: str) -> bool:
     """Return whether the word only says what kind of thing it is: "the Guild", "Universities"."""
     folded = word.lower()
     forms = {folded, folded.removesuffix("s"), re.sub("ies$", "y", folded)}
-    return not forms.isdisjoint(_KINDS) and folded not in SURNAME_HEADS
+    return not forms.isdisjoint(_KIND_WORDS) and folded not in SURNAME_HEADS
 
 
-def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
+def _is_lone_acronym(words: list[re.Match[str]], sentence: str) -> bool:
     """Return whether the words are one word in capitals between words that are not: WHO, US, IT.
 
     A word alone on the first line is a mark on the paper, such as CONFIDENTIAL, and does not count.
@@ -382,10 +394,10 @@ def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
     return not any(len(word) > 1 and word.isupper() for word in neighbours)
 
 
-def _can_be_name(words: list[str], doubted: bool) -> bool:
+def _can_be_name(words: list[str], strict: bool) -> bool:
     """Return whether the words can be a name.
 
-    If ``doubted``, a lone word must not be one that usually means something else.
+    If ``strict``, a lone word must not be one that usually means something else.
     """
     if not any(word[0].isalpha() and not _is_initial(word) for word in words):
         return False
@@ -394,7 +406,7 @@ def _can_be_name(words: list[str], doubted: bool) -> bool:
         letters = len(first) - first.count(".")
         folded = first.lower()
         forms = {folded.rstrip("."), folded.rpartition("-")[2]}
-        excluded = _NEVER_ALONE if doubted else _DATED
+        excluded = _NEVER_ALONE if strict else _NEVER_NAMES
         is_common = not forms.isdisjoint(excluded) or _is_adjective(first)
         return letters > 1 and not is_common and not _ROMAN.match(first)
     if len(words) == 2:
@@ -423,7 +435,7 @@ def _length_of_ending(word: str) -> int:
 
 def _with_year(sentence: str, start: int, end: int) -> tuple[int, int]:
     """Extend the span of an event to the year before or behind it, if there is one."""
-    before = _YEAR_BEFORE.search(sentence, max(0, start - 5), start)
+    before = _YEAR_BEFORE.search(sentence, max(0, start - _WIDTH_OF_YEAR), start)
     if before:
         return before.start(), end
     after = _YEAR_AFTER.match(sentence, end)
@@ -446,7 +458,7 @@ def _character_before(sentence: str, place: int) -> str:
 
 def _after_preposition(sentence: str, place: int) -> bool:
     """Return whether a German preposition or a punctuation mark stands before ``place``."""
-    before = sentence[max(0, place - 12) : place].split()
+    before = sentence[max(0, place - _WIDTH_OF_PREPOSITION) : place].split()
     if not before:
         return False
     return before[-1] in GERMAN_PREPOSITIONS or not before[-1][-1].isalnum()
