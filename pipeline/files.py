@@ -92,8 +92,13 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def json_text(content: Mapping[str, Any]) -> str:
     """Return the text that ``write_json`` writes: the content as JSON, with its hash."""
-    checked = {**content, CHECK: _hash_of(json.loads(json.dumps(content)))}
-    return json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    from pydantic_core import to_json
+
+    # With its keys in order it is also what the hash is made of.
+    plain = json.loads(json.dumps(content, sort_keys=True))
+    checked = plain | {CHECK: _hash_of(plain)}
+    # The module json indents in Python, which takes several times as long.
+    return to_json(dict(sorted(checked.items())), indent=1).decode() + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -18,9 +18,13 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 
 from pipeline.contract.cells import VECTOR, as_frame, list_of, with_json_texts
 from pipeline.errors import DataError
+
+# PyArrow creates the functions of this module on import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 STRING, INT, FLOAT, BOOL = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -124,6 +128,10 @@ class TableSchema:
     def seen(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the schema's columns of the frame; optional ones that it lacks are added with
         nulls."""
+        if frame.columns.tolist() == self.columns:
+            # To choose all columns costs more than the copy, which shares the cells until one of
+            # both frames is changed.
+            return frame.copy(deep=False)
         absent = {name: None for name in self.optional if name not in frame.columns}
         return (frame.assign(**absent) if absent else frame)[self.columns]
 
@@ -174,6 +182,15 @@ class TableSchema:
 
         If it is sorted already, it is returned itself: a copy may take much memory.
         """
+        if table.num_rows < 2:
+            return table
+        columns = [table[name] for name in self.key]
+        if not self.descending and all(is_text(each.type) for each in columns):
+            # Arrow and pandas order texts alike, by code points and with nulls at the end. Pandas
+            # takes six times as long where there are few rows.
+            order = pc.sort_indices(table, [(name, "ascending") for name in self.key]).to_numpy()
+            is_sorted = bool((order[1:] > order[:-1]).all())
+            return table if is_sorted else table.take(order)
         nested = [name for name in self.key if pa.types.is_nested(self.arrow.field(name).type)]
         cells = with_json_texts(as_frame(table.select(self.key)), nested)
         ascending = [name not in self.descending for name in self.key]

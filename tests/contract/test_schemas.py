@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline.contract.schemas
+from pipeline.contract.cells import as_frame
 from pipeline.contract.schemas import (
     DOCUMENTS,
     EMBEDDINGS,
@@ -158,6 +159,33 @@ def test_vectors_may_be_lists_or_arrays():
 def test_rows_are_sorted_by_code_point():
     frame = TEXTS.frame([(id, "") for id in ["b", "a", "é", "B", "中", "\U0001f600", "\uffee"]])
     assert frame["id"].tolist() == ["B", "a", "b", "é", "中", "\uffee", "\U0001f600"]
+
+
+@given(
+    parts=st.lists(
+        st.lists(st.tuples(*[st.none() | st.sampled_from(["", "a", "é", "中", "B"])] * 3)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_rows_of_texts_are_in_the_order_of_pandas(parts: list[list[tuple[str | None, ...]]]):
+    columns = ["one", "two", "place"]
+    text_columns = [(name, pa.large_string()) for name in columns]
+    schema = TableSchema(pa.schema(text_columns), key=("one", "two"))
+    frames = [pd.DataFrame(rows, columns=columns, dtype="str") for rows in parts]
+    tables = [schema.encode(frame, "rows") for frame in frames]
+    together = pd.concat(frames, ignore_index=True)
+    expected = together.sort_values(["one", "two"], kind="stable", ignore_index=True)
+    pd.testing.assert_frame_equal(as_frame(schema.joined(*tables)), expected)
+
+
+def test_the_columns_that_are_seen_may_be_changed():
+    frame = TEXTS.frame([("a", "first"), ("b", "second")])
+    seen = TEXTS.seen(frame)
+    seen.loc[0, "text"] = "changed"
+    seen["more"] = 1
+    assert frame["text"].tolist() == ["first", "second"]
+    assert frame.columns.tolist() == TEXTS.columns
 
 
 def test_a_description_names_what_can_change_a_result():

@@ -17,6 +17,7 @@ from pipeline.snapshots.tables import Snapshot, TableFile
 KILLED_WRITERS = """
 import os, signal, sys, time
 from pathlib import Path
+import pydantic_core  # each writer would import it before its first record
 from pipeline.contract.schemas import TEXTS
 from pipeline.snapshots.store import SnapshotStore, StepRecord
 
