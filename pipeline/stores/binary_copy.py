@@ -237,10 +237,13 @@ class CopiedRows:
         not copied. Its values are, in turn, the bytes before a field and the field.
         """
         rows, fields = self.starts.shape
-        bounds = np.stack([self.starts, self.ends], axis=2).reshape(-1)
-        buffers = [None, pa.py_buffer(np.concatenate([[0], bounds])), pa.py_buffer(self.content)]
-        values = pa.LargeBinaryArray.from_buffers(BINARY, len(bounds), buffers)
-        places = 1 + 2 * (np.arange(rows) * fields + field)
+        starts_and_ends = np.stack([self.starts, self.ends], axis=2).reshape(-1)
+        offsets = np.concatenate([[0], starts_and_ends])
+        # No buffer says which values are null: none of them is.
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.content)]
+        values = pa.LargeBinaryArray.from_buffers(BINARY, len(starts_and_ends), buffers)
+        number_of_field = np.arange(rows) * fields + field
+        places = 1 + 2 * number_of_field
         return values.take(pa.array(places, mask=self.missing[:, field]))
 
 
@@ -311,9 +314,12 @@ def _decode_vector(content: bytes | None) -> np.ndarray | None:
 
 def _decode_numbers(payload: pa.LargeBinaryArray, dtype: str) -> Any:
     """Decode numbers of eight bytes, given as big-endian ``dtype``; null stays null."""
-    values = np.frombuffer(content_of(pc.fill_null(payload, bytes(8))), dtype)
+    # A null has no bytes, so that eight stand in for it: all numbers are then of one size.
+    filled = pc.fill_null(payload, bytes(8))
+    values = np.frombuffer(content_of(filled), dtype)
+    little_endian = dtype.replace(">", "<")
     is_null = pc.is_null(payload).to_numpy(False)
-    return pa.array(values.astype(dtype.replace(">", "<")), mask=is_null).to_pandas()
+    return pa.array(values.astype(little_endian), mask=is_null).to_pandas()
 
 
 def _as_series(lists: pa.Array) -> pd.Series:

@@ -463,13 +463,12 @@ def _sum_ends(ranges: Iterable[tuple[int, int]]) -> list[int]:
 
 def _sum_costs(costs: Iterable[tuple[float, float] | None]) -> list[float] | None:
     """Return the sum of the lowest costs, and that of the highest; None if one has no price."""
-    lowest = highest = 0.0
+    known: list[tuple[float, float]] = []
     for cost in costs:
         if cost is None:
             return None
-        lowest += cost[0]
-        highest += cost[1]
-    return [lowest, highest]
+        known.append(cost)
+    return [sum(lowest for lowest, _ in known), sum(highest for _, highest in known)]
 
 
 def times_in_words(

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Subquery, Text, cast, func, select
+from sqlalchemy import ARRAY, Select, Subquery, Text, cast, func, select
 
 from pipeline.stores.postgres.conditions import Allowed
-from pipeline.stores.postgres.database import field_names
+from pipeline.stores.postgres.database import columns_of
 from pipeline.stores.postgres.schema import ATTRIBUTES, CHUNKS, DOCUMENTS
 from pipeline.stores.reads import AttributeLimit
 from pipeline.stores.records import Attribute
 
 PLACES = {
-    "title": func.coalesce(DOCUMENTS.c.title, ATTRIBUTES.c.correction, ""),
-    "order": func.coalesce(CHUNKS.c.chunk_order_index, 0),
-    "date": func.coalesce(DOCUMENTS.c.date, ""),
+    "title": func.coalesce(DOCUMENTS.c.title, ATTRIBUTES.c.correction, "").label("title"),
+    "order": func.coalesce(CHUNKS.c.chunk_order_index, 0).label("order"),
+    "date": func.coalesce(DOCUMENTS.c.date, "").label("date"),
 }
 """The fields of an Attribute that say where it is given."""
 VALUE = ("entity_id", "name", "type", "unit", "value")
@@ -40,7 +40,7 @@ def select_attributes(
     placed = placed.subquery("placed")
 
     numbered = _number_rows(placed)
-    found = select(*(numbered.c[name] for name in field_names(Attribute)))
+    found = select(*columns_of(Attribute, numbered))
     found = found.where(numbered.c.property_number <= limit.properties)
     found = found.where(numbered.c.value_number <= limit.values)
     found = found.where(numbered.c.document_number <= limit.documents)
@@ -84,10 +84,7 @@ def _select_given(workspace: str, entity_ids: Sequence[str], allowed: Allowed) -
     is_text_unit = in_workspace & (CHUNKS.c.id == ATTRIBUTES.c.text_unit_id)
     in_workspace = DOCUMENTS.c.workspace == CHUNKS.c.workspace
     is_document = in_workspace & (DOCUMENTS.c.id == CHUNKS.c.full_doc_id)
-    columns: list[ColumnElement] = []
-    for name in field_names(Attribute):
-        column = PLACES[name] if name in PLACES else ATTRIBUTES.c[name]
-        columns.append(column.label(name))
+    columns = columns_of(Attribute, ATTRIBUTES, PLACES)
     joined = select(*columns).select_from(ATTRIBUTES)
     joined = joined.outerjoin(CHUNKS, is_text_unit)
     joined = joined.outerjoin(DOCUMENTS, is_document)

@@ -83,9 +83,8 @@ class Allowed:
         if self.few is not None:
             return func.coalesce(document == func.any(list(self.few)), False)
         rows = DOCUMENTS.alias("allowed")
-        found = exists().where(
-            rows.c.workspace == workspace, rows.c.id == document, *_satisfied(rows, self.within)
-        )
+        satisfied = _satisfied(rows, self.within)
+        found = exists().where(rows.c.workspace == workspace, rows.c.id == document, *satisfied)
         return found.correlate_except(rows)
 
 
@@ -159,6 +158,7 @@ class _Remembered:
 
 
 def _bytes_of(key: bytes, few: tuple[str, ...] | None) -> int:
+    """Return the memory that a remembered answer takes."""
     ids = sum(map(sys.getsizeof, few)) if few else 0
     return sys.getsizeof(key) + sys.getsizeof(few) + ids
 
@@ -180,15 +180,19 @@ def _satisfies(rows: Any, field: str, condition: Mapping[str, Any]) -> Test:
     ``condition`` maps names of operators to their operands. A field is a column of documents, a key
     of their metadata, or a property of entities.
     """
-    if property_of(field):
-        return _test_property(rows, property_of(field), condition)
-    if field in OWN:
-        cell, test = rows.c[field], _test_column
-    elif field == DATE:
-        return and_(*(_test_date(rows, name, operand) for name, operand in condition.items()))
-    else:
-        cell, test = rows.c.metadata[field], _test_metadata
-    return and_(*(test(cell, name, operand) for name, operand in condition.items()))
+    property = property_of(field)
+    if property:
+        return _test_property(rows, property, condition)
+    in_metadata = rows.c.metadata[field]
+    tests: list[Test] = []
+    for operator, operand in condition.items():
+        if field in OWN:
+            tests.append(_test_column(rows.c[field], operator, operand))
+        elif field == DATE:
+            tests.append(_test_date(rows, operator, operand))
+        else:
+            tests.append(_test_metadata(in_metadata, operator, operand))
+    return and_(*tests)
 
 
 def _test_property(rows: Any, name: str, condition: Mapping[str, Any]) -> Test:
@@ -208,15 +212,17 @@ def _test_property(rows: Any, name: str, condition: Mapping[str, Any]) -> Test:
         return exists().where(*in_document, *tests).correlate_except(values)
 
     asked = {operator: operand for operator, operand in condition.items() if operator != "exists"}
-    wanted = [
-        _test_comparisons(values, operator, operand)
-        for operator, operand in asked.items()
-        if operator not in NEGATED
-    ]
-    tests = [gives(*wanted)] if wanted else []
+    wanted: list[Test] = []
+    unwanted: list[Test] = []
     for operator, operand in asked.items():
         if operator in NEGATED:
-            tests.append(~gives(_test_comparisons(values, NEGATED[operator], operand)))
+            unwanted.append(_test_comparisons(values, NEGATED[operator], operand))
+        else:
+            wanted.append(_test_comparisons(values, operator, operand))
+    tests: list[Test] = []
+    if wanted:
+        tests.append(gives(*wanted))
+    tests += [~gives(test) for test in unwanted]
     if "exists" in condition:
         tests.append(gives() == condition["exists"])
     return and_(*tests)
@@ -300,7 +306,8 @@ def _is_within_any(date: Cell, wanted: Sequence[str]) -> Test:
     ranges = [range_of(each) for each in wanted]
     firsts = literal([days.first for days in ranges], ARRAY(Text))
     lasts = literal([days.last for days in ranges], ARRAY(Text))
-    spans = func.unnest(firsts, lasts).table_valued(column("first", Text), column("last", Text))
+    columns = (column("first", Text), column("last", Text))
+    spans = func.unnest(firsts, lasts).table_valued(*columns)
     span = spans.render_derived(name="span")
     is_within = exists().where(first >= span.c.first, last <= span.c.last)
     return is_within.correlate_except(span)
@@ -342,13 +349,18 @@ def _test_metadata(cell: Cell, name: str, operand: Any) -> Test:
 def _test_item(value: Cell, name: str, operand: Any) -> Test:
     """Return the test of an operator on a value of JSON that is no list."""
     kind = func.jsonb_typeof(value)
-    content = value.op("#>>", return_type=Text)(literal("{}", literal_execute=True))
+    # The path of no steps gives the value itself as a text.
+    path = literal("{}", literal_execute=True)
+    content = value.op("#>>", return_type=Text)(path)
+    amount = cast(content, Numeric)
+    is_number_of_json = kind == "number"
     text = case(
         (kind == "string", func.btrim(content, SPACES)),
-        (kind == "number", cast(func.trim_scale(cast(content, Numeric)), Text)),
+        # 1.50 is compared as 1.5.
+        (is_number_of_json, cast(func.trim_scale(amount), Text)),
         else_=content,
     )
-    number = case((kind == "number", cast(content, Numeric)))
+    number = case((is_number_of_json, amount))
     return and_(kind != "null", _test_value(text, number, name, operand))
 
 
@@ -363,7 +375,9 @@ def _test_value(text: Cell, number: Cell | None, name: str, operand: Any) -> Tes
     if name == "matches":
         return text.collate("C").regexp_match(_translate_glob(operand))
     if name == "=":
-        same_text = (func.lower(text) if isinstance(operand, bool) else text) == wanted
+        # A truth is compared in lower case: JSON writes true, and Python True.
+        compared_text = func.lower(text) if isinstance(operand, bool) else text
+        same_text = compared_text == wanted
         wanted_number = _plain_number(wanted)
         if number is None or wanted_number is None:
             return same_text
@@ -389,17 +403,24 @@ def _is_one_of(text: Cell, number: Cell | None, operands: Sequence[Any]) -> Test
     same_text = or_(*tests)
     if number is None:
         return same_text
-    plain = {wanted: _plain_number(wanted) for wanted in texts}
-    numbers = [amount for amount in plain.values() if amount is not None]
+    numbers: list[Decimal] = []
+    others: list[str] = []
+    # A dict keeps each text once, in its order.
+    for wanted in dict.fromkeys(texts):
+        amount = _plain_number(wanted)
+        if amount is None:
+            others.append(wanted)
+        else:
+            numbers.append(amount)
     if not numbers:
         return same_text
     # A number in a document equals an operand that is a plain number by its value, not by its text.
-    others = [wanted for wanted, amount in plain.items() if amount is None]
     same_number = or_(_equals_any(number, numbers, Numeric), _equals_any(text, others, Text))
     return case((number.is_not(None), same_number), else_=same_text)
 
 
 def _equals_any(cell: Cell, values: Sequence[Any], kind: type[Text | Numeric[Any]]) -> Test:
+    """Return the test that the cell equals one of the values, which are one bound array."""
     return cell == any_(literal(list(values), ARRAY(kind)))
 
 
@@ -413,6 +434,7 @@ def _plain_number(text: str) -> Decimal | None:
 
 def _translate_glob(glob: str) -> str:
     """Return the regular expression of PostgreSQL that matches as ``fnmatch.fnmatchcase`` does."""
+    wildcards = {"*": ".*", "?": "."}
     parts: list[str] = []
     place = 0
     while place < len(glob):
@@ -421,10 +443,11 @@ def _translate_glob(glob: str) -> str:
             parts.append(_translate_set(bool(found["negated"]), found["items"]))
             place = found.end()
             continue
-        wildcard = {"*": ".*", "?": "."}.get(glob[place])
-        parts.append(wildcard or _escape(glob[place]))
+        character = glob[place]
+        parts.append(wildcards[character] if character in wildcards else _escape(character))
         place += 1
-    return f"^(?:{''.join(parts)})$"
+    pattern = "".join(parts)
+    return f"^(?:{pattern})$"
 
 
 def _translate_set(negated: bool, items: str) -> str:
@@ -441,8 +464,10 @@ def _translate_set(negated: bool, items: str) -> str:
         if first <= last:
             ranges.append(f"{_escape(first)}-{_escape(last)}")
     if not ranges:
+        # A set of nothing matches no character, and its negation matches any.
         return "." if negated else "(?!.*)"
-    return f"[{'^' if negated else ''}{''.join(ranges)}]"
+    opening = "[^" if negated else "["
+    return f"{opening}{''.join(ranges)}]"
 
 
 def _escape(character: str) -> str:

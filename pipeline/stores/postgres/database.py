@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property, partial
@@ -17,6 +17,7 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Engine,
+    FromClause,
     Select,
     Text,
     bindparam,
@@ -319,6 +320,22 @@ def as_given(column: ColumnElement[Any]) -> ColumnElement[Any]:
 def field_names(kind: type) -> list[str]:
     """Return the fields of a record that a database fills in: those without a default value."""
     return [field.name for field in fields(kind) if field.default is MISSING]
+
+
+def columns_of(
+    kind: type, rows: FromClause, computed: Mapping[str, ColumnElement] | None = None
+) -> list[ColumnElement]:
+    """Return a column for each field of a record.
+
+    ``computed``: the expressions of fields; all others are columns of ``rows`` of the same name.
+    """
+    columns: list[ColumnElement] = []
+    for name in field_names(kind):
+        if computed is not None and name in computed:
+            columns.append(computed[name])
+        else:
+            columns.append(rows.c[name])
+    return columns
 
 
 def cursor(connection: Connection, binary: bool = False) -> Any:

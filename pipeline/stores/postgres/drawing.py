@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, text, union
 
-from pipeline.stores.postgres.database import field_names
+from pipeline.stores.postgres.database import columns_of
 from pipeline.stores.postgres.reads import PostgresReads
 from pipeline.stores.postgres.schema import BETWEEN, COMMUNITIES, EDGES, NODES
 from pipeline.stores.reads import in_order
@@ -89,10 +89,14 @@ class PostgresDrawing:
     def named(self, text: str, limit: int) -> list[Dot]:
         words = text.split()
         name = func.lower(NODES.c.display_name)
+        # PostgreSQL puts both sides into lower case, because Python does so by other rules.
         wanted = func.lower(" ".join(words))
-        has_all_words = and_(*(func.strpos(name, func.lower(word)) > 0 for word in words))
-        order = ((name == wanted).desc(), func.starts_with(name, wanted).desc(), *BY_DEGREE)
-        query = self._select_dots().where(has_all_words).order_by(*order).limit(limit)
+        has_word = [func.strpos(name, func.lower(word)) > 0 for word in words]
+        is_equal = name == wanted
+        begins_so = func.starts_with(name, wanted)
+        # In a descending order, names of which a condition is true come first.
+        best_first = (is_equal.desc(), begins_so.desc(), *BY_DEGREE)
+        query = self._select_dots().where(and_(*has_word)).order_by(*best_first).limit(limit)
         return self.store.records(Dot, query)
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
@@ -100,13 +104,13 @@ class PostgresDrawing:
         return in_order(self.store.records(Dot, query), ids)
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
-        query = self._select_dots()
+        query = self._select_dots().order_by(*BY_DEGREE).limit(limit)
         if community:
             members = select(func.unnest(COMMUNITIES.c.entity_ids)).where(
                 COMMUNITIES.c.workspace == self.store.workspace, COMMUNITIES.c.id == community
             )
             query = query.where(NODES.c.id.in_(members))
-        return self.store.records(Dot, query.order_by(*BY_DEGREE).limit(limit))
+        return self.store.records(Dot, query)
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
         workspace = self.store.workspace
@@ -156,7 +160,7 @@ class PostgresDrawing:
     def between(self, community_ids: Sequence[str]) -> list[Between]:
         ids = func.any(list(community_ids))
         query = (
-            select(*(BETWEEN.c[name] for name in field_names(Between)))
+            select(*columns_of(Between, BETWEEN))
             .where(
                 BETWEEN.c.workspace == self.store.workspace,
                 BETWEEN.c.one_id == ids,
@@ -171,6 +175,7 @@ class PostgresDrawing:
         return self.store.records(Between, query)
 
     def _select_dots(self) -> Select:
+        """Return a query for the Dots of all entities."""
         return select(*DOT).where(NODES.c.workspace == self.store.workspace)
 
     def _select_communities(self) -> Select:
@@ -180,14 +185,10 @@ class PostgresDrawing:
             part.c.workspace == COMMUNITIES.c.workspace, part.c.parent == COMMUNITIES.c.id
         )
         number_of_parts = parts.correlate(COMMUNITIES).scalar_subquery().label("parts")
-        columns = [
-            number_of_parts if name == "parts" else COMMUNITIES.c[name]
-            for name in field_names(Community)
-        ]
-        order = (COMMUNITIES.c.size.desc(), COMMUNITIES.c.id.collate("C"))
-        return (
-            select(*columns).where(COMMUNITIES.c.workspace == self.store.workspace).order_by(*order)
-        )
+        columns = columns_of(Community, COMMUNITIES, {"parts": number_of_parts})
+        largest_first = (COMMUNITIES.c.size.desc(), COMMUNITIES.c.id.collate("C"))
+        in_workspace = COMMUNITIES.c.workspace == self.store.workspace
+        return select(*columns).where(in_workspace).order_by(*largest_first)
 
 
 def _line_columns() -> list[ColumnElement]:
@@ -224,5 +225,6 @@ def count_between(connection: Connection, workspace: str) -> None:
 
 def _plan_by_hashes(connection: Connection) -> None:
     """Apply the planner settings HASHING until the transaction ends."""
+    # The last argument limits a setting to the transaction.
     settings = [func.set_config(name, value, True) for name, value in HASHING.items()]
     connection.execute(select(*settings))

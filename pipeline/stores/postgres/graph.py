@@ -21,7 +21,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import array
 
-from pipeline.stores.postgres.database import WORKSPACE, as_given, field_names, given
+from pipeline.stores.postgres.database import (
+    WORKSPACE,
+    as_given,
+    columns_of,
+    field_names,
+    given,
+)
 from pipeline.stores.postgres.drawing import PostgresDrawing
 from pipeline.stores.postgres.reads import PostgresReads
 from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, NODES, SOURCE_LISTS
@@ -81,6 +87,7 @@ class PostgresGraph(PostgresDrawing):
 
 @cache
 def _select_entities() -> Select:
+    """Build the query for the Entities ``ids``."""
     return (
         select(
             NODES.c.id,
@@ -97,15 +104,15 @@ def _select_entities() -> Select:
 
 @cache
 def _select_relationships() -> Select:
+    """Build the query for the Relationships ``ids``."""
     source = NODES.alias("source_node")
     target = NODES.alias("target_node")
+    # An end that is no loaded entity counts as one without links.
     rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
-    is_source = (source.c.workspace == EDGES.c.workspace) & (
-        source.c.id == EDGES.c.source_entity_id
-    )
-    is_target = (target.c.workspace == EDGES.c.workspace) & (
-        target.c.id == EDGES.c.target_entity_id
-    )
+    in_workspace = source.c.workspace == EDGES.c.workspace
+    is_source = in_workspace & (source.c.id == EDGES.c.source_entity_id)
+    in_workspace = target.c.workspace == EDGES.c.workspace
+    is_target = in_workspace & (target.c.id == EDGES.c.target_entity_id)
     return (
         select(*_relationship_columns(EDGES, rank))
         .outerjoin_from(EDGES, source, is_source)
@@ -125,10 +132,11 @@ def _select_relationships_of() -> Select:
     columns = [name for name in field_names(Relationship) if name in EDGES.c]
     found = _select_edges_of(_select_asked(), columns)
     best = select(found).order_by(*_best_first(found)).limit(given("limit")).subquery("best")
-    is_list_of_best = (SOURCE_LISTS.c.workspace == WORKSPACE) & (SOURCE_LISTS.c.id == best.c.id)
-    query = select(*_relationship_columns(best, best.c.rank)).outerjoin_from(
-        best, SOURCE_LISTS, is_list_of_best
-    )
+    in_workspace = SOURCE_LISTS.c.workspace == WORKSPACE
+    is_list_of_best = in_workspace & (SOURCE_LISTS.c.id == best.c.id)
+    query = select(*_relationship_columns(best, best.c.rank))
+    query = query.outerjoin_from(best, SOURCE_LISTS, is_list_of_best)
+    # A join keeps no order, so that of the subquery is asked for once more.
     return query.order_by(*_best_first(best))
 
 
@@ -145,9 +153,10 @@ def _select_shared_units() -> Select:
         .subquery()
     )
     asked = _select_asked(given("most"))
-    neighbours = union(
-        _select_neighbours(asked, *OUTGOING), _select_neighbours(asked, *INCOMING)
-    ).subquery()
+    led_to = _select_neighbours(asked, *OUTGOING)
+    led_from = _select_neighbours(asked, *INCOMING)
+    # A union removes duplicates: a neighbour at several edges counts once.
+    neighbours = union(led_to, led_from).subquery()
     list_of_neighbour = (
         select(SOURCE_LISTS.c.chunk_ids)
         .join_from(NODES, SOURCE_LISTS, is_of(NODES))
@@ -188,13 +197,16 @@ def _select_neighbours(
 
 @cache
 def _select_links() -> Select:
-    found = _select_edges_of(_select_asked(given("most")), field_names(Link))
-    fields = (found.c[name] for name in field_names(Link))
-    return select(*fields).order_by(found.c.rank, found.c.id.collate("C")).limit(given("limit"))
+    """Build the query for the Links of some entities, those between entities of few links first."""
+    asked = _select_asked(given("most"))
+    found = _select_edges_of(asked, field_names(Link))
+    by_rank = (found.c.rank, found.c.id.collate("C"))
+    return select(*columns_of(Link, found)).order_by(*by_rank).limit(given("limit"))
 
 
 @cache
 def _select_communities_of() -> Select:
+    """Build the query for the finest community of each entity, down to ``level``."""
     ids = func.unnest(cast(given("ids"), ARRAY(Text)))
     asked = ids.table_valued("id", name="asked").render_derived()
     # The index on entity_ids can answer the containment test on its own.
@@ -248,17 +260,16 @@ def _select_edges_at(
     The degree of the asked entity is in ``asked``; only that of the other end is looked up.
     """
     other = NODES.alias("other")
-    rank = (asked.c.degree + func.coalesce(other.c.degree, 0)).label("rank")
+    degree_of_other = func.coalesce(other.c.degree, 0)
+    rank = (asked.c.degree + degree_of_other).label("rank")
     touches = (EDGES.c.workspace == WORKSPACE) & (this_end == asked.c.id)
     is_other_end = (other.c.workspace == WORKSPACE) & (other.c.id == other_end)
-    return (
-        select(*(EDGES.c[name] for name in columns), rank)
-        .join_from(asked, EDGES, touches)
-        .outerjoin(other, is_other_end)
-    )
+    fields = [EDGES.c[name] for name in columns]
+    return select(*fields, rank).join_from(asked, EDGES, touches).outerjoin(other, is_other_end)
 
 
 def _best_first(edges: Subquery) -> tuple[ColumnElement, ...]:
+    """Return the order of relationships by rank, then by weight; the id decides between equals."""
     return edges.c.rank.desc(), edges.c.weight.desc(), edges.c.id.collate("C")
 
 
@@ -269,6 +280,4 @@ def _relationship_columns(edges: FromClause, rank: ColumnElement[int]) -> list[C
         "keywords": as_given(edges.c.keywords).label("keywords"),
         "text_unit_ids": as_given(FIRST_UNITS).label("text_unit_ids"),
     }
-    return [
-        computed[name] if name in computed else edges.c[name] for name in field_names(Relationship)
-    ]
+    return columns_of(Relationship, edges, computed)

@@ -132,10 +132,12 @@ def search_parameters(
 ) -> dict[str, Any]:
     """Return the parameters of ``search_settings``."""
     most = max((search.limit for search in searches), default=0)
+    # Twice as many candidates as hits, since the index finds nearly the nearest.
     breadth = min(max(2 * most, hnsw.ef_search), SEARCH_LIMIT)
     has_few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
+    tables = [VECTOR_TABLES[search.table] for search in searches]
     return {
-        "partitions": [partition_of(VECTOR_TABLES[search.table], workspace) for search in searches],
+        "partitions": [partition_of(table, workspace) for table in tables],
         "embedding_key": live.embedding_key,
         "breadth": str(breadth),
         "all_are_read": "off" if has_few else "on",
@@ -163,7 +165,8 @@ def build_index(
 def indexes(connection: Connection, workspace: str) -> dict[str, bool]:
     """Return the names of all HNSW indexes of the workspace, and whether each is valid."""
     partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
-    query = select(INDEXES.c.name, INDEXES.c.valid).where(INDEXES.c.partition.in_(partitions))
+    is_of_workspace = INDEXES.c.partition.in_(partitions)
+    query = select(INDEXES.c.name, INDEXES.c.valid).where(is_of_workspace)
     return dict(connection.execute(query).all())
 
 
@@ -172,12 +175,15 @@ def unindexed(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw)
 
     ``there``: as ``indexes`` returns it.
     """
-    found = []
+    found: list[str] = []
     for name, table in VECTOR_TABLES.items():
-        if name in live.tables and _needs_index(live, live.tables[name].rows, hnsw):
-            is_valid = there.get(index_name(table, workspace, live.embedding_key, hnsw), False)
-            if not is_valid:
-                found.append(name)
+        if name not in live.tables:
+            continue
+        is_needed = _needs_index(live, live.tables[name].rows, hnsw)
+        wanted = index_name(table, workspace, live.embedding_key, hnsw)
+        is_valid = there.get(wanted, False)
+        if is_needed and not is_valid:
+            found.append(name)
     return found
 
 
@@ -210,7 +216,8 @@ def drop_index(connection: Connection, name: str) -> None:
 
 def _needs_index(live: Live, rows: int, hnsw: Hnsw) -> bool:
     """Return whether an index is possible for the vectors, and the table has enough rows."""
-    return 0 < live.dimensions <= HALFVEC_LIMIT and rows >= hnsw.exact_below
+    is_possible = 0 < live.dimensions <= HALFVEC_LIMIT
+    return is_possible and rows >= hnsw.exact_below
 
 
 def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Composed:

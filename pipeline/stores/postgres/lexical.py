@@ -99,10 +99,12 @@ def bm25_scores(
         counts = Counter(word for word in found if word in weights)
         for pattern, expression in compiled.items():
             counts[pattern] = sum(1 for _ in expression.finditer(content))
-        base = K1 * (1 - B + B * len(found) / max(length, 1.0))
-        scores[place] = sum(
-            weights[word] * count * (K1 + 1) / (count + base) for word, count in counts.items()
-        )
+        weighed_length = B * len(found) / max(length, 1.0)
+        base = K1 * (1 - B + weighed_length)
+        score = 0.0
+        for word, count in counts.items():
+            score += weights[word] * count * (K1 + 1) / (count + base)
+        scores[place] = score
     return scores
 
 
@@ -117,9 +119,13 @@ def text_statistics(sample: Iterable[str], texts: int, least_share: float) -> Te
         found = words(content)
         lengths.append(len(found))
         frequencies.update(set(found))
-    shares = {word: count / len(lengths) for word, count in sorted(frequencies.items())}
-    frequent = {word: share for word, share in shares.items() if share >= least_share}
-    return TextStatistics(texts, sum(lengths) / max(len(lengths), 1), frequent)
+    frequent: dict[str, float] = {}
+    for word, count in sorted(frequencies.items()):
+        share = count / len(lengths)
+        if share >= least_share:
+            frequent[word] = share
+    average_length = sum(lengths) / max(len(lengths), 1)
+    return TextStatistics(texts, average_length, frequent)
 
 
 SAMPLE, LEAST_SHARE = 1000, 0.01
@@ -280,9 +286,11 @@ def lexical_search(
     ``allowed``: the documents that may be found. ``visible``: the documents in which words are
     counted; ``statistics`` are theirs.
     """
+    # A dict keeps each word once, in the order of the question.
     own_words = dict.fromkeys(words(question))
     compounds = [word for word in _compound_words(question) if word not in own_words]
-    asked = [word for word in (*own_words, *compounds) if len(word.encode()) <= LONGEST_WORD]
+    all_words = [*own_words, *compounds]
+    asked = [word for word in all_words if len(word.encode()) <= LONGEST_WORD]
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _select_followed(asked, compounds, statistics)
@@ -306,15 +314,20 @@ def lexical_search(
     found = connection.execute(query, parameters).all()
     # The third column is the same in every row: place of a word -> text units that have it.
     counted = found[0][2] if found else {}
-    frequencies = {word: counted.get(str(place), 0) for place, word in enumerate(followed, start=1)}
-    # A compound is a guess. One that no text has must not count as a word of the question.
-    there = [
-        word
-        for word in asked
-        if word not in compounds or word in statistics.shares or frequencies.get(word)
-    ]
+    frequencies: dict[str, int] = {}
+    for place, word in enumerate(followed, start=1):
+        frequencies[word] = counted.get(str(place), 0)
+    there: list[str] = []
+    for word in asked:
+        # A compound is a guess. One that no text has must not count as a word of the question.
+        is_guess = word in compounds
+        is_in_texts = word in statistics.shares or frequencies.get(word)
+        if is_in_texts or not is_guess:
+            there.append(word)
     weights = _weigh_words(there, frequencies, statistics)
-    patterns = [*(date.pattern for date in dates), *(pattern for _, pattern in by_endings)]
+    # Places of dates follow those of words, and places of endings follow those of dates.
+    patterns = [date.pattern for date in dates]
+    patterns += [pattern for _, pattern in by_endings]
     pattern_weights: dict[str, float] = {}
     for place, pattern in enumerate(patterns, start=len(followed) + 1):
         frequency = min(counted.get(str(place), 0), statistics.texts)
@@ -391,16 +404,16 @@ def _select_units(
         "query", "pattern", with_ordinality="place", name="asked"
     ).render_derived()
     size = func.octet_length(SEARCHED_COLUMN).label("size")
-    shown = func.coalesce(allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace), False).label(
-        "shown"
-    )
+    is_allowed = allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
+    is_visible = visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
+    shown = func.coalesce(is_allowed, False).label("shown")
     unit = (
         select(CHUNKS.c.id, size, shown)
         .where(
             CHUNKS.c.workspace == workspace,
             matches(cast(asked.c.query, TSQUERY)),
             *conditions,
-            visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
+            is_visible,
         )
         .order_by(shown.desc(), size, CHUNKS.c.id.collate("C"))
         .limit(2 * FOLLOWED)
@@ -443,10 +456,13 @@ def _select_followed(
     If the question's own words have none of these, its rarest one is added: ``compounds`` are
     guesses, which no text may have.
     """
-    rare = [word for word in asked if statistics.shares.get(word, 0) * statistics.texts <= FOLLOWED]
+    # Words that are not in the statistics are rare.
+    share_of = {word: statistics.shares.get(word, 0) for word in asked}
+    rare = [word for word in asked if share_of[word] * statistics.texts <= FOLLOWED]
     own_words = [word for word in asked if word not in compounds]
-    if own_words and not set(own_words).intersection(rare):
-        rare.append(min(own_words, key=lambda word: statistics.shares.get(word, 0)))
+    if own_words and set(own_words).isdisjoint(rare):
+        rarest = min(own_words, key=lambda word: share_of[word])
+        rare.append(rarest)
     return rare
 
 
@@ -482,9 +498,13 @@ def _read_stored_statistics(connection: Connection, workspace: str) -> TextStati
 
 def _compute_statistics(connection: Connection, workspace: str, visible: Allowed) -> TextStatistics:
     """Compute the statistics of the visible documents, as if there were no others."""
-    there = CHUNKS.c.workspace == workspace, visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
-    texts = connection.execute(select(func.count()).select_from(CHUNKS).where(*there)).scalar_one()
-    sample = connection.execute(
-        select(SEARCHED_COLUMN).where(*there).order_by(CHUNKS.c.id).limit(SAMPLE)
-    )
-    return text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)
+    in_workspace = CHUNKS.c.workspace == workspace
+    is_visible = visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
+    count = select(func.count()).select_from(CHUNKS).where(in_workspace, is_visible)
+    texts = connection.execute(count).scalar_one()
+    # Ids are digests, so the first ones are as good as a random sample.
+    first = select(SEARCHED_COLUMN).where(in_workspace, is_visible)
+    first = first.order_by(CHUNKS.c.id).limit(SAMPLE)
+    contents = connection.execute(first).scalars()
+    sample = (content or "" for content in contents)
+    return text_statistics(sample, texts, LEAST_SHARE)

@@ -12,18 +12,20 @@ from pipeline.text.written_dates import WrittenDate, names_of_month
 
 def date_query(date: WrittenDate) -> str:
     """Return the tsquery of a month or a day; it has letters, digits and punctuation only."""
-    year, months = str(date.year), _spell(date.month)
+    year = str(date.year)
+    months = _spell(date.month)
     one_day = None if date.day is None else _spell(date.day)
-    with_dashes = [f"'{year}'", _either(f"-{month}" for month in months)]
-    dashes_behind = [f"'-{year}'", _either(f"-{month}" for month in months)]
+    month_behind_dash = _either(f"-{month}" for month in months)
+    with_dashes = [f"'{year}'", month_behind_dash]
+    dashes_behind = [f"'-{year}'", month_behind_dash]
     in_words = [_either((year, f"{year}년")), _either(sorted(names_of_month(date.month)))]
     syllables = [f"'{year}'", "'年'", "'月'", _either(months)]
     korean = [f"'{year}년'", _either(f"{month}월" for month in months)]
     if one_day is not None:
         with_dashes.append(_either(f"-{day}" for day in one_day))
         dashes_behind.append(_either(one_day))
-        days = [*one_day, *(f"{date.day}{ending}" for ending in ("st", "nd", "rd", "th", "er"))]
-        in_words.append(_either(days))
+        with_endings = [f"{date.day}{ending}" for ending in ("st", "nd", "rd", "th", "er")]
+        in_words.append(_either([*one_day, *with_endings]))
         syllables.append(_either(one_day))
         korean.append(_either(f"{day}일" for day in one_day))
     parts: list[str] = []
@@ -37,7 +39,8 @@ def date_query(date: WrittenDate) -> str:
 
 def _list_single_words(date: WrittenDate) -> list[str]:
     """Return the dates in numbers that PostgreSQL reads as one word."""
-    year, found = date.year, list[str]()
+    year = date.year
+    found: list[str] = []
     for month in _spell(date.month):
         if date.day is None:
             for mark in "./":

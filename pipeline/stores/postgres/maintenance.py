@@ -91,9 +91,8 @@ def missing(connection: Connection, names: Sequence[str]) -> list[str]:
 
 def columns_there(connection: Connection, tables: Sequence[str]) -> set[tuple[str, str]]:
     """Return (table, column) for all columns of these tables."""
-    return {
-        (table, column) for table, column in connection.execute(COLUMNS, {"names": list(tables)})
-    }
+    found = connection.execute(COLUMNS, {"names": list(tables)})
+    return {(table, column) for table, column in found}
 
 
 def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bool:
@@ -104,14 +103,15 @@ def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bo
     written stay as they are. The workspace must be locked. Return False if readers have kept a
     table busy for longer than PATIENCE: then some partitions are not set.
     """
-    storage = PLAIN if dimensions <= PLAIN_LIMIT else EXTERNAL
+    fits_page = dimensions <= PLAIN_LIMIT
+    storage = PLAIN if fits_page else EXTERNAL
+    storage_name = sql.SQL("PLAIN") if fits_page else sql.SQL("EXTERNAL")
+    set_storage = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}")
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     names = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
     found = connection.execute(STORED_OTHERWISE, {"names": names, "storage": storage})
     for partition in found.scalars().all():
-        statement = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
-            sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
-        )
+        statement = set_storage.format(sql.Identifier(partition), storage_name)
         try:
             with connection.begin_nested():
                 cursor(connection).execute(statement)
@@ -128,15 +128,17 @@ def _add_columns(connection: Connection) -> None:
     """
     tables = (LIVE, *TABLES.values())
     there = columns_there(connection, [table.name for table in tables])
+    add_column = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
     for table in tables:
         for column in table.columns:
-            if (table.name, column.name) not in there:
-                statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
-                    sql.Identifier(table.name),
-                    sql.Identifier(column.name),
-                    COLUMN_TYPES[kind_of(column)],
-                )
-                cursor(connection).execute(statement)
+            if (table.name, column.name) in there:
+                continue
+            statement = add_column.format(
+                sql.Identifier(table.name),
+                sql.Identifier(column.name),
+                COLUMN_TYPES[kind_of(column)],
+            )
+            cursor(connection).execute(statement)
 
 
 def _create_partition(driver_cursor: Any, table: str, partition: str, workspace: str) -> None:
@@ -213,10 +215,14 @@ def build_mention_index(connection: Connection, workspace: str, build_mb: int) -
 
     Relationships are left out: no query looks for the relationships of a text unit.
     """
-    partition, name = partition_of(SOURCE_LISTS, workspace), mention_index(workspace)
-    statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids) WHERE id ^@ {}")
-    names = sql.Identifier(name), sql.Identifier(partition)
-    build_or_settle(connection, name, statement.format(*names, sql.Literal(ENTITY_IDS)), build_mb)
+    name = mention_index(workspace)
+    create = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids) WHERE id ^@ {}")
+    statement = create.format(
+        sql.Identifier(name),
+        sql.Identifier(partition_of(SOURCE_LISTS, workspace)),
+        sql.Literal(ENTITY_IDS),
+    )
+    build_or_settle(connection, name, statement, build_mb)
 
 
 def document_index(workspace: str) -> str:
@@ -226,11 +232,14 @@ def document_index(workspace: str) -> str:
 
 def build_document_index(connection: Connection, workspace: str, build_mb: int) -> None:
     """Build the index of text units by their document, unless it exists."""
-    partition, name = partition_of(CHUNKS, workspace), document_index(workspace)
-    if not connection.execute(select(func.to_regclass(name))).scalar():
-        statement = sql.SQL("CREATE INDEX {} ON {} (full_doc_id, chunk_order_index)")
-        names = sql.Identifier(name), sql.Identifier(partition)
-        execute_in_parallel(connection, statement.format(*names), build_mb)
+    name = document_index(workspace)
+    exists = connection.execute(select(func.to_regclass(name))).scalar()
+    if exists:
+        return
+    create = sql.SQL("CREATE INDEX {} ON {} (full_doc_id, chunk_order_index)")
+    partition = partition_of(CHUNKS, workspace)
+    statement = create.format(sql.Identifier(name), sql.Identifier(partition))
+    execute_in_parallel(connection, statement, build_mb)
 
 
 @contextmanager

@@ -62,19 +62,23 @@ def searches(
     Without ``by_index`` all rows are compared. The statement also restores the planner settings
     that ``search_settings`` changed; where nothing is found it gives one row of nulls.
     """
-    near = []
+    hits_of_searches: list[Select] = []
     for place, table in enumerate(tables):
         rows = VECTOR_TABLES[table]
-        # The expression must be the one of the index, or PostgreSQL does not use it.
-        vector = cast(rows.c.embedding, indexed_type(dimensions)) if by_index else rows.c.embedding
-        distance = vector.cosine_distance(given(f"vector_{place}", vector.type))
-        rows_near = _select_nearest(rows, distance, f"limit_{place}")
-        rows_near = rows_near.where(of_model(rows, embedding_key))
+        vector: ColumnElement[Any] = rows.c.embedding
+        if by_index:
+            # The expression must be the one of the index, or PostgreSQL does not use it.
+            vector = cast(vector, indexed_type(dimensions))
+        wanted = given(f"vector_{place}", vector.type)
+        distance = vector.cosine_distance(wanted)
+        nearest = _select_nearest(rows, distance, f"limit_{place}")
+        nearest = nearest.where(of_model(rows, embedding_key))
         if allowed.within:
-            rows_near = rows_near.where(limit_to_visible(rows, allowed))
-        near.append(rows_near.add_columns(literal(place).label("place")).subquery())
-    of_all_searches = [select(each.c.place, each.c.distance, each.c.id) for each in near]
-    found = union_all(*of_all_searches).subquery("found")
+            nearest = nearest.where(limit_to_visible(rows, allowed))
+        # Each search has an order and a limit of its own, so it is a subquery of the union.
+        hits = nearest.add_columns(literal(place).label("place")).subquery()
+        hits_of_searches.append(select(hits.c.place, hits.c.distance, hits.c.id))
+    found = union_all(*hits_of_searches).subquery("found")
     usual = select(usual_settings().label("setting")).subquery("usual")
     return select(found).outerjoin_from(usual, found, true())
 
@@ -94,9 +98,10 @@ def nearest_of(table: str, dimensions: int) -> Select:
 
 def _select_nearest(rows: Table, distance: ColumnElement[float], limit: str) -> Select:
     """Return a query for (distance, id), nearest first; ``limit`` is the name of a parameter."""
-    near = distance.label("distance")
-    found = select(near, rows.c.id).where(rows.c.workspace == WORKSPACE)
-    return found.order_by(near, rows.c.id.collate("C")).limit(given(limit))
+    labelled = distance.label("distance")
+    found = select(labelled, rows.c.id).where(rows.c.workspace == WORKSPACE)
+    nearest_first = (labelled, rows.c.id.collate("C"))
+    return found.order_by(*nearest_first).limit(given(limit))
 
 
 @lru_cache(MOST_KEPT)
@@ -106,7 +111,9 @@ def passages(dimensions: int) -> Select:
     distance = cast(CHUNKS.c.embedding, kind).cosine_distance(given("question", kind))
     # A vector of zeros has no direction, and pgvector gives NaN. Such a passage is not similar to
     # anything.
-    similarity = func.coalesce(func.nullif(1 - distance, literal_column("'NaN'::float8")), 0.0)
+    not_a_number = literal_column("'NaN'::float8")
+    similarity_or_null = func.nullif(1 - distance, not_a_number)
+    similarity = func.coalesce(similarity_or_null, 0.0)
     return (
         select(
             CHUNKS.c.id,
@@ -181,12 +188,13 @@ def opened_mentions() -> CompoundSelect:
     An entity is a row (id, entity_name, "", passages). A passage is a row (id, title of its
     document, first ``length`` characters, null).
     """
+    # Both parts of the union read the mentions, which are found once.
     found = _select_mentions().cte("found").prefix_with("MATERIALIZED")
-    units = select(func.unnest(found.c.passages).label("id")).distinct().subquery("units")
-    first = (
-        select(units).order_by(units.c.id.collate("C")).limit(given("passages")).subquery("first")
-    )
     entities = select(found.c.id, found.c.entity_name, literal(""), as_given(found.c.passages))
+    unit = func.unnest(found.c.passages).label("id")
+    units = select(unit).distinct().subquery("units")
+    by_id = units.c.id.collate("C")
+    first = select(units).order_by(by_id).limit(given("passages")).subquery("first")
     passages_of_them = _select_openings().join(first, first.c.id == CHUNKS.c.id)
     return union_all(entities, passages_of_them.add_columns(null()))
 
@@ -199,6 +207,8 @@ def openings() -> Select:
 
 
 def _select_openings() -> Select:
+    """Return a query for (id, title of its document, first ``length`` characters) of all text
+    units."""
     opening = func.substr(CHUNKS.c.content, 1, given("length", Integer))
     return (
         select(CHUNKS.c.id, DOCUMENTS.c.title, opening)

@@ -18,7 +18,7 @@ from pipeline.stores.base import Live, refuse_earlier
 from pipeline.stores.postgres import queries
 from pipeline.stores.postgres.attributes import select_attributes
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
-from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, field_names
+from pipeline.stores.postgres.database import Moment, PostgresDatabase, columns_of, cursor
 from pipeline.stores.postgres.hnsw import Hnsw, search_parameters, search_settings
 from pipeline.stores.postgres.lacking import find_lacking
 from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_search
@@ -123,6 +123,7 @@ class PostgresReads(PostgresDatabase):
         self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
     ) -> list[Hits]:
         live = self.live()
+        # Vectors of another model have no neighbours here.
         if live is None or any(len(search.vector) != live.dimensions for search in searches):
             return [[] for _ in searches]
         within = (*rights, *within)
@@ -133,18 +134,18 @@ class PostgresReads(PostgresDatabase):
             # the caller may not see would change the result, so every vector is compared.
             if rights or allowed.few is not None:
                 return search(searches)
-            connection.execute(
-                search_settings(), search_parameters(searches, self.workspace, live, self.hnsw)
-            )
+            parameters = search_parameters(searches, self.workspace, live, self.hnsw)
+            connection.execute(search_settings(), parameters)
             found = search(searches, by_index=True)
             if within:
                 # A search of the index stops at a limit, perhaps before it has seen enough rows
                 # that satisfy the conditions. Searches with too few hits are repeated without it.
-                short = [
-                    place for place, hits in enumerate(found) if len(hits) < searches[place].limit
-                ]
-                exact = search([searches[place] for place in short])
-                for place, hits in zip(short, exact, strict=True):
+                too_short: list[int] = []
+                for place, hits in enumerate(found):
+                    if len(hits) < searches[place].limit:
+                        too_short.append(place)
+                repeated = search([searches[place] for place in too_short])
+                for place, hits in zip(too_short, repeated, strict=True):
                     found[place] = hits
         return found
 
@@ -167,7 +168,8 @@ class PostgresReads(PostgresDatabase):
             query = queries.searches_of_all(tables, *model, by_index)
         parameters: dict[str, Any] = {"workspace": self.workspace}
         for place, search in enumerate(searches):
-            parameters |= {f"vector_{place}": search.vector, f"limit_{place}": search.limit}
+            parameters[f"vector_{place}"] = search.vector
+            parameters[f"limit_{place}"] = search.limit
         found: list[list[tuple[float, str]]] = [[] for _ in searches]
         for place, distance, id in connection.execute(query, parameters).all():
             # The place is null in the one row of a result without hits.
@@ -181,8 +183,8 @@ class PostgresReads(PostgresDatabase):
 
     def documents(self, within: Within = ()) -> list[Document]:
         is_allowed = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
-        columns = (DOCUMENTS.c[name] for name in field_names(Document))
-        query = select(*columns).where(DOCUMENTS.c.workspace == self.workspace, is_allowed)
+        in_workspace = DOCUMENTS.c.workspace == self.workspace
+        query = select(*columns_of(Document, DOCUMENTS)).where(in_workspace, is_allowed)
         return self.records(Document, query)
 
     def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
@@ -210,15 +212,14 @@ class PostgresReads(PostgresDatabase):
             .subquery("page")
         )
         number = select(func.count().label("all")).select_from(found).subquery("number")
+        # The sum of no rows is null.
+        tokens = func.coalesce(func.sum(CHUNKS.c.tokens), 0)
         sums = (
-            select(
-                func.count().label("text_units"),
-                func.coalesce(func.sum(CHUNKS.c.tokens), 0).label("tokens"),
-            )
+            select(func.count().label("text_units"), tokens.label("tokens"))
             .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.full_doc_id == page.c.id)
             .lateral("sums")
         )
-        shown = (DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata"))
+        shown = [DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata")]
         is_document = (DOCUMENTS.c.workspace == self.workspace) & (DOCUMENTS.c.id == page.c.id)
         query = (
             select(number.c.all, *shown, sums.c.text_units, sums.c.tokens)
@@ -273,10 +274,11 @@ class PostgresReads(PostgresDatabase):
     def places(
         self, text_unit_ids: Sequence[str], within: Within = ()
     ) -> dict[str, tuple[str, int]]:
+        is_visible = self.allowed(within).has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
         query = select(CHUNKS.c.id, CHUNKS.c.full_doc_id, CHUNKS.c.chunk_order_index).where(
             CHUNKS.c.workspace == self.workspace,
             CHUNKS.c.id == func.any(list(text_unit_ids)),
-            self.allowed(within).has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
+            is_visible,
         )
         return {id: (document, place) for id, document, place in self.rows_of(query)}
 
@@ -287,6 +289,7 @@ class PostgresReads(PostgresDatabase):
         chunk = CHUNKS.alias("source")
         is_source = (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source)
         is_allowed = self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace)
+        # A source that is gone belongs to no document, so the test of it is null.
         belongs = func.coalesce(is_allowed, False)
         query = (
             select(rows.c.id, func.bool_or(belongs), func.bool_and(belongs))
@@ -302,9 +305,11 @@ class PostgresReads(PostgresDatabase):
 
     def header_of(self, chunk_id: str) -> str:
         """Return the header of a text unit, or "" if it has none."""
-        query = select(CHUNKS.c.header)
-        query = query.where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == chunk_id)
-        return next((row.header or "" for row in self.rows_of(query)), "")
+        is_text_unit = (CHUNKS.c.workspace == self.workspace) & (CHUNKS.c.id == chunk_id)
+        rows = self.rows_of(select(CHUNKS.c.header).where(is_text_unit))
+        if not rows:
+            return ""
+        return rows[0].header or ""
 
     def contents(self) -> Iterator[list[tuple[str, str]]]:
         query = select(CHUNKS.c.id, CHUNKS.c.content).where(CHUNKS.c.workspace == self.workspace)
@@ -374,9 +379,11 @@ class PostgresReads(PostgresDatabase):
 
         They are sent in binary: to parse a vector from text takes longer than to find it.
         """
-        statement = EMBEDDINGS.format(sql.Identifier(VECTOR_TABLES[table].name))
+        name = sql.Identifier(VECTOR_TABLES[table].name)
+        statement = EMBEDDINGS.format(name)
         with self.connection() as connection:
-            found = cursor(connection, binary=True).execute(statement, [self.workspace, list(ids)])
+            in_binary = cursor(connection, binary=True)
+            found = in_binary.execute(statement, [self.workspace, list(ids)])
             return {id: vector.to_numpy() for id, vector in found}
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
@@ -384,11 +391,19 @@ class PostgresReads(PostgresDatabase):
         return in_order(self.records(Report, query), ids)
 
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
-        without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
+        is_at_level = REPORTS.c.level == level
+        # A community that is not divided further stands for itself at each finer level.
+        has_no_children = func.cardinality(REPORTS.c.children) == 0
+        is_undivided = (REPORTS.c.level < level) & has_no_children
+        best_first = (
+            REPORTS.c.weight.desc(),
+            REPORTS.c.rating.desc(),
+            REPORTS.c.id.collate("C"),
+        )
         query = (
             _select_reports(self.workspace)
-            .where(or_(REPORTS.c.level == level, without_children))
-            .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
+            .where(or_(is_at_level, is_undivided))
+            .order_by(*best_first)
             .limit(limit)
         )
         if within:
@@ -399,12 +414,9 @@ class PostgresReads(PostgresDatabase):
         ids = func.any(list(entity_ids))
         document = CHUNKS.c.full_doc_id
         document_id = func.coalesce(document, "").label("document_id")
-        columns = (
-            document_id if name == "document_id" else CLAIMS.c[name] for name in field_names(Claim)
-        )
-        is_text_unit = (CHUNKS.c.workspace == CLAIMS.c.workspace) & (
-            CHUNKS.c.id == CLAIMS.c.text_unit_id
-        )
+        columns = columns_of(Claim, CLAIMS, {"document_id": document_id})
+        in_workspace = CHUNKS.c.workspace == CLAIMS.c.workspace
+        is_text_unit = in_workspace & (CHUNKS.c.id == CLAIMS.c.text_unit_id)
         query = (
             select(*columns)
             .outerjoin_from(CLAIMS, CHUNKS, is_text_unit)
@@ -460,7 +472,9 @@ def _conditions_of(listing: Listing) -> list[ColumnElement[bool]]:
     if not listing.part:
         return []
     searched = (DOCUMENTS.c.title, DOCUMENTS.c.source, DOCUMENTS.c.id)
-    return [or_(*(column.icontains(listing.part, autoescape=True) for column in searched))]
+    # The escape makes "%" and "_" of the part stand for themselves.
+    has_part = [column.icontains(listing.part, autoescape=True) for column in searched]
+    return [or_(*has_part)]
 
 
 def _rank_hits(found: Sequence[tuple[float | None, str]]) -> Hits:
@@ -468,16 +482,17 @@ def _rank_hits(found: Sequence[tuple[float | None, str]]) -> Hits:
 
     A row without a distance is left out: a vector of zeros has no direction.
     """
-    known = []
+    known: list[tuple[float, str]] = []
     for distance, id in found:
         if distance is not None and math.isfinite(distance):
             known.append((distance, id))
-    return [(id, 1 - distance) for distance, id in sorted(known)]
+    nearest_first = sorted(known)
+    return [(id, 1 - distance) for distance, id in nearest_first]
 
 
 def _select_reports(workspace: str) -> Select:
-    units = REPORTS.c.chunk_ids[1:SOURCES].label("text_unit_ids")
-    columns = [
-        units if name == "text_unit_ids" else REPORTS.c[name] for name in field_names(Report)
-    ]
+    """Return a query for all Reports of a workspace, each with its first sources."""
+    # An array in PostgreSQL begins at 1.
+    first_units = REPORTS.c.chunk_ids[1:SOURCES].label("text_unit_ids")
+    columns = columns_of(Report, REPORTS, {"text_unit_ids": first_units})
     return select(*columns).where(REPORTS.c.workspace == workspace)

@@ -39,10 +39,10 @@ def rows(
 ) -> Iterator[pd.DataFrame]:
     """Yield all rows in no order, see ``Store.rows``."""
     kinds = _hashed_kinds(table)
-    fields = [ROW_HASH, *(_as_hashed(name, kind) for name, kind in kinds.items())]
-    shown = list(kinds if columns is None else columns)
-    shown = [ID, *(name for name in shown if name != ID)]
-    for copied_rows in _copy_rows(connection, table, workspace, fields):
+    hashed_fields = [_as_hashed(name, kind) for name, kind in kinds.items()]
+    wanted = kinds if columns is None else columns
+    shown = [ID, *(name for name in wanted if name != ID)]
+    for copied_rows in _copy_rows(connection, table, workspace, [ROW_HASH, *hashed_fields]):
         yield _decode_rows(copied_rows, kinds, shown)
 
 
@@ -84,10 +84,10 @@ def _decode_rows(
     """
     places = {name: place for place, name in enumerate(kinds, start=1)}
     has_json = "jsonb" in kinds.values()
-    decoded = {
-        name: copied_rows.column(places[name], kinds[name])
-        for name in (kinds if has_json else columns)
-    }
+    decoded: dict[str, pd.Series] = {}
+    for name in kinds if has_json else columns:
+        decoded[name] = copied_rows.column(places[name], kinds[name])
+    # Field 0 is row_hash, so contents begin with field 1.
     contents = digests(pd.DataFrame(decoded), kinds) if has_json else copied_rows.digests(1)
     found = {name: decoded[name] for name in columns}
     found[HASH] = copied_rows.column(0, "text")

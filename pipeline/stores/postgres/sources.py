@@ -26,17 +26,19 @@ def _has_source_in(table: Table, allowed: Allowed) -> ColumnElement[bool]:
         return allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     chunk = CHUNKS.alias("source")
     lists = _lists_of(table)
+    has_own_lists = lists is table
     is_allowed = (
         chunk.c.workspace == table.c.workspace,
         allowed.has(chunk.c.full_doc_id, chunk.c.workspace),
     )
     if allowed.few is None:
-        found = exists().where(chunk.c.id == func.any(lists.c.chunk_ids), *is_allowed)
-        return found if lists is table else found.where(is_of(table))
+        is_source = chunk.c.id == func.any(lists.c.chunk_ids)
+        found = exists().where(is_source, *is_allowed)
+        return found if has_own_lists else found.where(is_of(table))
     # Few documents have few text units: their ids become one array, which an index can compare.
-    units = func.array(select(chunk.c.id).where(*is_allowed).scalar_subquery())
-    overlaps = lists.c.chunk_ids.bool_op("&&")(units)
-    return overlaps if lists is table else exists().where(is_of(table), overlaps)
+    allowed_units = select(chunk.c.id).where(*is_allowed).scalar_subquery()
+    overlaps = lists.c.chunk_ids.bool_op("&&")(func.array(allowed_units))
+    return overlaps if has_own_lists else exists().where(is_of(table), overlaps)
 
 
 def _has_source_outside(table: Table, allowed: Allowed) -> ColumnElement[bool]:
@@ -54,11 +56,15 @@ def _has_source_outside(table: Table, allowed: Allowed) -> ColumnElement[bool]:
 
 def sources_of(workspace: str, table: Table, ids: Sequence[str]) -> Select:
     """Return a query for (id, source): a row for each source text unit of the rows ``ids``."""
-    rows = CHUNKS if table is CHUNKS else _lists_of(table)
-    source = rows.c.id if rows is CHUNKS else func.unnest(rows.c.chunk_ids)
-    return select(rows.c.id, source.label("source")).where(
-        rows.c.workspace == workspace, rows.c.id == func.any(list(ids))
-    )
+    if table is CHUNKS:
+        # A text unit is its own source.
+        rows = CHUNKS
+        source: ColumnElement[str] = CHUNKS.c.id
+    else:
+        rows = _lists_of(table)
+        source = func.unnest(rows.c.chunk_ids)
+    query = select(rows.c.id, source.label("source"))
+    return query.where(rows.c.workspace == workspace, rows.c.id == func.any(list(ids)))
 
 
 def _lists_of(table: Table) -> Table:

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, cast, func, select, true
+from sqlalchemy import ARRAY, Select, Text, cast, func, select, true
 
 from pipeline.stores.postgres.conditions import Allowed
-from pipeline.stores.postgres.database import field_names
+from pipeline.stores.postgres.database import columns_of
 from pipeline.stores.postgres.schema import CHUNKS, DOCUMENTS, STATEMENTS
 from pipeline.stores.records import Statement
 
 PLACES = {
-    "document_id": CHUNKS.c.full_doc_id,
-    "order": CHUNKS.c.chunk_order_index,
+    "document_id": CHUNKS.c.full_doc_id.label("document_id"),
+    "order": CHUNKS.c.chunk_order_index.label("order"),
     "title": DOCUMENTS.c.title,
 }
 """The fields of a Statement that say where it is stated."""
@@ -31,11 +31,7 @@ def select_statements(
     is_text_unit = in_workspace & (CHUNKS.c.id == STATEMENTS.c.text_unit_id)
     in_workspace = DOCUMENTS.c.workspace == CHUNKS.c.workspace
     is_document = in_workspace & (DOCUMENTS.c.id == CHUNKS.c.full_doc_id)
-    names = field_names(Statement)
-    columns: list[ColumnElement] = []
-    for name in names:
-        column = PLACES[name] if name in PLACES else STATEMENTS.c[name]
-        columns.append(column.label(name))
+    columns = columns_of(Statement, STATEMENTS, PLACES)
     joined = select(*columns).select_from(STATEMENTS)
     joined = joined.join(CHUNKS, is_text_unit)
     joined = joined.join(DOCUMENTS, is_document)
@@ -46,7 +42,7 @@ def select_statements(
     place = CHUNKS.c.chunk_order_index
     of_one = of_one.order_by(document, place, STATEMENTS.c.id.collate("C"))
     first = of_one.limit(limit).lateral("first")
-    found = select(*(first.c[name] for name in names)).select_from(asked)
+    found = select(*columns_of(Statement, first)).select_from(asked)
     found = found.join(first, true())
     relationship = first.c.relationship_id.collate("C")
     document = first.c.document_id.collate("C")

@@ -121,15 +121,14 @@ class PostgresStore(PostgresReads):
             needed = (lexical_index, endings_index, document_index, mention_index)
             names = [index(self.workspace) for index in needed]
             gone = missing(connection, names)
-        without = unindexed(there, self.workspace, live, self.hnsw)
-        old = outdated_indexes(there, self.workspace, live, self.hnsw)
         facts = [f"index {name} is gone" for name in gone]
         facts += [
             f"{table}: its vectors have no index such as stores.postgres.hnsw asks for"
-            for table in without
+            for table in unindexed(there, self.workspace, live, self.hnsw)
         ]
         facts += [
-            f"index {name} of earlier settings or another model is still there" for name in old
+            f"index {name} of earlier settings or another model is still there"
+            for name in outdated_indexes(there, self.workspace, live, self.hnsw)
         ]
         return facts
 
@@ -140,10 +139,12 @@ class PostgresStore(PostgresReads):
     def notes(self) -> list[str]:
         live = self.live()
         notes = self.outdated()
-        if live is not None and live.dimensions > HALFVEC_LIMIT:
-            rows = [live.tables[table].rows for table in VECTOR_TABLES if table in live.tables]
-            if any(number >= self.hnsw.exact_below for number in rows):
-                notes.append(NO_INDEX.format(live.dimensions, HALFVEC_LIMIT))
+        if live is None or live.dimensions <= HALFVEC_LIMIT:
+            return notes
+        rows = [live.tables[table].rows for table in VECTOR_TABLES if table in live.tables]
+        # Smaller tables have no index in any case.
+        if any(number >= self.hnsw.exact_below for number in rows):
+            notes.append(NO_INDEX.format(live.dimensions, HALFVEC_LIMIT))
         return notes
 
     def hashes(self, table: str) -> pa.Table:
@@ -165,9 +166,12 @@ class PostgresStore(PostgresReads):
 
     def fields(self, workspace: str) -> set[str]:
         """Return the keys of the metadata of a workspace's documents."""
-        metadata = case((func.jsonb_typeof(DOCUMENTS.c.metadata) == "object", DOCUMENTS.c.metadata))
-        keys = select(func.jsonb_object_keys(metadata)).where(DOCUMENTS.c.workspace == workspace)
-        return {name for (name,) in self.rows_of(keys.distinct())}
+        is_object = func.jsonb_typeof(DOCUMENTS.c.metadata) == "object"
+        # Null where it is no object: PostgreSQL refuses to list the keys of other values.
+        metadata = case((is_object, DOCUMENTS.c.metadata))
+        keys = select(func.jsonb_object_keys(metadata))
+        keys = keys.where(DOCUMENTS.c.workspace == workspace).distinct()
+        return {name for (name,) in self.rows_of(keys)}
 
     def drop(self) -> Mapping[str, int]:
         return drop(self.connection, self.workspace)
@@ -203,10 +207,8 @@ class PostgresStore(PostgresReads):
         """
         with suppress(StoreError):
             with self.connection() as connection:
-                names = outdated_indexes(
-                    indexes(connection, self.workspace), self.workspace, live, self.hnsw
-                )
-            self._drop_indexes(names)
+                there = indexes(connection, self.workspace)
+            self._drop_indexes(outdated_indexes(there, self.workspace, live, self.hnsw))
 
     def _vacuum(self, advanced: Advanced) -> None:
         """Run VACUUM on tables with many dead rows, after a load.
@@ -223,6 +225,7 @@ class PostgresStore(PostgresReads):
                     advanced("dead rows of tables", place + 1, len(names))
 
     def _drop_indexes(self, names: Sequence[str]) -> None:
+        """Drop these indexes while reads go on; nothing is connected to if there are none."""
         if not names:
             return
         with self.autocommit() as connection:
