@@ -112,14 +112,16 @@ class AuditLog:
             for file in sorted(self.folder.glob(DAYS)):
                 before = lines_of(file)
                 after = [change(line) for line in before]
-                different = sum(old != new for old, new in zip(before, after, strict=True))
-                if different:
+                pairs = zip(before, after, strict=True)
+                changed_here = sum(old_line != new_line for old_line, new_line in pairs)
+                if changed_here:
                     write_text(file, "".join(f"{line}\n" for line in after))
                     file.chmod(0o600)
-                changed += different
+                changed += changed_here
         return changed
 
     def _without(self, line: str, is_purged: Callable[[str], bool]) -> str:
+        """Return a line without the names of purged documents, and without a text about them."""
         content = _content(line)
         if content is None:
             return line

@@ -76,11 +76,12 @@ class ClusterConverter:
         Raises WorkerError if there is no worker, or if the scheduler is gone.
         """
         names = {file.suffix: converter_name(file.suffix, rules) for file in files}
-        for_workers = {
-            place: file
-            for place, file in enumerate(files)
-            if names[file.suffix] and not rules.own_for(file.suffix)
-        }
+        for_workers: dict[int, FileToConvert] = {}
+        for place, file in enumerate(files):
+            has_converter = bool(names[file.suffix])
+            is_users_own = bool(rules.own_for(file.suffix))
+            if has_converter and not is_users_own:
+                for_workers[place] = file
         if len(for_workers) < LEAST_FILES:
             for_workers = {}
         left = [place for place in range(len(files)) if place not in for_workers]
@@ -108,7 +109,8 @@ class ClusterConverter:
             calls = stack.enter_context(self.cluster.calls())
             stack.callback(lambda: self._withdraw(under_way.values()))
             while waiting or under_way:
-                new = {}
+                new: dict[str, SharedFile] = {}
+                # At least one file is under way, however large it is.
                 while waiting and (not under_way or has_room(len(under_way), shared_bytes)):
                     place, file = waiting.pop()
                     shared = self._share_copy(place, file, names[file.suffix], rules)
@@ -116,14 +118,16 @@ class ClusterConverter:
                         yield place, None
                         continue
                     key = f"{KEY}-{token_hex(16)}"
-                    new[key] = under_way[key] = shared
+                    new[key] = shared
+                    under_way[key] = shared
                     shared_bytes += shared.size
                 if new:
                     calls.submit(convert_shared, new)
                 if under_way:
                     key, is_converted = calls.next()
                     shared = under_way[key]
-                    yield shared.place, self._take_result(shared) if is_converted else None
+                    result = self._take_result(shared) if is_converted else None
+                    yield shared.place, result
                     self._withdraw([shared])
                     del under_way[key]
                     shared_bytes -= shared.size
@@ -142,9 +146,15 @@ class ClusterConverter:
             size = size_of(copy)
             snapshots.tasks.share({name: copy})
         return SharedFile(
-            name, place, size, file.suffix, converter, rules.seconds, rules.megabytes,
-            rules.articles,
-        )  # fmt: skip
+            name=name,
+            place=place,
+            size=size,
+            suffix=file.suffix,
+            converter=converter,
+            seconds=rules.seconds,
+            megabytes=rules.megabytes,
+            articles=rules.articles,
+        )
 
     def _take_result(self, shared: SharedFile) -> Converted | None:
         """Return the conversion that a worker shared, or None if it cannot be read."""
@@ -156,7 +166,9 @@ class ClusterConverter:
 
     def _withdraw(self, files: Collection[SharedFile]) -> None:
         """Delete the shared files and their conversions."""
-        names = [name for file in files for name in (file.name, file.result)]
+        names: list[str] = []
+        for file in files:
+            names += [file.name, file.result]
         self.cluster.snapshots.tasks.withdraw(names)
 
 

@@ -19,6 +19,7 @@ from pipeline.engine.bill.counting_models import mark_unconverted
 from pipeline.engine.bill.duration import span_in_words
 from pipeline.engine.plan import examine_source
 from pipeline.engine.resources import Asked, WrappedConverter
+from pipeline.engine.workflow import Step
 from pipeline.errors import counted
 from pipeline.models.base import Repeats
 from pipeline.text.ids import digest
@@ -38,7 +39,10 @@ class Collected:
     files: list[tuple[FileToConvert, ConversionRules]] = field(default_factory=list)
 
     def wrapped(self, asked: Asked) -> Asked:
-        return CollectingConverter(asked, self) if isinstance(asked, Converter) else asked
+        """Return a converter so that it notes its files; a model as it is."""
+        if isinstance(asked, Converter):
+            return CollectingConverter(asked, self)
+        return asked
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,10 @@ class Unpacked:
     seconds: float = 0.0
 
     def wrapped(self, asked: Asked) -> Asked:
-        return UnpackedConverter(asked, self) if isinstance(asked, Converter) else asked
+        """Return a converter so that it converts the chosen files; a model as it is."""
+        if isinstance(asked, Converter):
+            return UnpackedConverter(asked, self)
+        return asked
 
 
 @dataclass(frozen=True)
@@ -122,44 +129,64 @@ def convert_files(
     With ``sample`` only so many, drawn by a hash of their names, so that the draw is the same each
     time. No model is asked.
     """
-    collected = Collected()
     workflow = project.workflow(name)
     previous = project.snapshots.manifest(workflow.name)
-    examined = [
-        examine_source(step, previous.steps, project.snapshots)
-        for step in workflow.steps
-        if step.verb.roles_of(Converter) and not step.inputs
-    ]
-    for step in examined:
+    sources: list[Step] = []
+    for step in workflow.steps:
+        converts_files = step.verb.roles_of(Converter) and not step.inputs
+        if converts_files:
+            sources.append(examine_source(step, previous.steps, project.snapshots))
+    collected = Collected()
+    for step in sources:
         project.resources.call(step, {}, collected.wrapped)
-    drawn = sorted(collected.files, key=lambda one: digest(one[0].name))
+    drawn = sorted(collected.files, key=lambda entry: digest(entry[0].name))
     chosen = drawn if sample is None else drawn[:sample]
+    # What a step has unpacked or fetched is gone after its call.
     unpacked = Unpacked({file.name for file, _ in chosen if not file.path.exists()})
     if unpacked.names:
-        for step in examined:
+        for step in sources:
             project.resources.call(step, {}, unpacked.wrapped)
-    by_rules: list[tuple[ConversionRules, list[FileToConvert]]] = []
-    for file, rules in chosen:
-        if file.name in unpacked.names:
-            continue
-        same = next((files for known, files in by_rules if known == rules), None)
-        if same is None:
-            by_rules.append((rules, [file]))
-        else:
-            same.append(file)
-    began, results = time.monotonic(), unpacked.results
-    for rules, files in by_rules:
+    on_disk = [(file, rules) for file, rules in chosen if file.name not in unpacked.names]
+    results = unpacked.results
+    began = time.monotonic()
+    for rules, files in _group_by_rules(on_disk):
         results += project.converter.convert(files, rules)
     seconds = unpacked.seconds + time.monotonic() - began
     failed = sum(isinstance(result, NotConverted) for result in results)
     tokens = tuple(project.tokenizer.count(_text_of(result)) for result in results)
-    return ConversionReport(len(results), failed, len(drawn) - len(chosen), seconds, tokens)
+    return ConversionReport(
+        converted=len(results),
+        failed=failed,
+        remaining=len(drawn) - len(chosen),
+        seconds=seconds,
+        tokens=tokens,
+    )
+
+
+def _group_by_rules(
+    files: Sequence[tuple[FileToConvert, ConversionRules]],
+) -> list[tuple[ConversionRules, list[FileToConvert]]]:
+    """Return the files that are converted by equal rules together.
+
+    Rules are compared one by one, as they have no hash; a project has few.
+    """
+    groups: list[tuple[ConversionRules, list[FileToConvert]]] = []
+    for file, rules in files:
+        for rules_of_group, files_of_group in groups:
+            if rules_of_group == rules:
+                files_of_group.append(file)
+                break
+        else:
+            groups.append((rules, [file]))
+    return groups
 
 
 def _text_of(result: Converted) -> str:
+    """Return all text of a conversion; "" if it failed."""
     if isinstance(result, NotConverted):
         return ""
-    return "\n".join([result.text, *(part.text for part in result.documents)])
+    parts = [part.text for part in result.documents]
+    return "\n".join([result.text, *parts])
 
 
 @dataclass(frozen=True)
@@ -180,18 +207,21 @@ class SampleEstimate:
 
     def in_words(self) -> str:
         """Return the estimate as a note below the bill of a plan."""
-        sample, files = self.sample, counted(self.sample.remaining, "file")
-        drawn = f"{counted(sample.converted, 'file')} of a sample are converted and in this bill"
-        if not sample.remaining:
-            return f"{drawn}; no other file is to be converted"
-        parts = []
+        drawn = counted(self.sample.converted, "file")
+        fact = f"{drawn} of a sample are converted and in this bill"
+        if not self.sample.remaining:
+            return f"{fact}; no other file is to be converted"
+        parts: list[str] = []
         calls, cost = self.amounts["calls"], self.amounts["cost"]
         if calls is not None:
-            parts.append(f"{calls[0]:,.0f} to {calls[2]:,.0f} calls ({calls[1]:,.0f} expected)")
+            least, expected, most = calls
+            parts.append(f"{least:,.0f} to {most:,.0f} calls ({expected:,.0f} expected)")
         if cost is not None:
-            parts.append(f"{cost[0]:,.2f} to {cost[2]:,.2f} ({cost[1]:,.2f})")
+            least, expected, most = cost
+            parts.append(f"{least:,.2f} to {most:,.2f} ({expected:,.2f})")
         parts.append(f"{span_in_words(self.seconds, self.seconds)} of conversion and OCR")
-        return f"{drawn}; for the other {files} add, with 95 % probability: {'; '.join(parts)}"
+        others = counted(self.sample.remaining, "file")
+        return f"{fact}; for the other {others} add, with 95 % probability: {'; '.join(parts)}"
 
 
 def estimate_rest(
@@ -218,12 +248,20 @@ def estimate_rest(
 def _rest_by_sample(sample: ConversionReport) -> tuple[float, float, float]:
     """Return how many times the text of the sample the remaining files have: least, expected and
     most."""
-    total, number, rest = sum(sample.tokens), len(sample.tokens), sample.remaining
-    if not total or not rest:
+    drawn, rest = len(sample.tokens), sample.remaining
+    tokens_of_sample = sum(sample.tokens)
+    if not tokens_of_sample or not rest:
         return 0.0, 0.0, 0.0
-    expected = rest * mean(sample.tokens)
+    tokens_of_a_file = mean(sample.tokens)
+    expected_tokens = rest * tokens_of_a_file
     # One file tells nothing of how files differ; usual ones differ by about their mean.
-    spread = stdev(sample.tokens) if number > 1 else mean(sample.tokens)
+    spread = stdev(sample.tokens) if drawn > 1 else tokens_of_a_file
     # The mean of the sample is uncertain, and so is the sum of the remaining files around it.
-    error = TWO_SIDED_95 * spread * math.sqrt(rest**2 / number + rest)
-    return max(expected - error, 0.0) / total, expected / total, (expected + error) / total
+    error = TWO_SIDED_95 * spread * math.sqrt(rest**2 / drawn + rest)
+    least_tokens = max(expected_tokens - error, 0.0)
+    most_tokens = expected_tokens + error
+    return (
+        least_tokens / tokens_of_sample,
+        expected_tokens / tokens_of_sample,
+        most_tokens / tokens_of_sample,
+    )

@@ -48,8 +48,11 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
             f"{file.name}: {counted(len(pairs), 'decision')} on pairs of names without effect, for"
             f" workflow '{workflow.name}' has no step {RESOLVE}; docs/resolution.md shows it"
         )
-    about_properties = [one for one in decisions if isinstance(one, SetProperty | DeleteProperty)]
-    if about_properties and not any(ATTRIBUTES in one.outputs.values() for one in workflow.steps):
+    about_properties = [
+        each for each in decisions if isinstance(each, SetProperty | DeleteProperty)
+    ]
+    has_properties = any(ATTRIBUTES in step.outputs.values() for step in workflow.steps)
+    if about_properties and not has_properties:
         yield (
             f"{file.name}: {counted(len(about_properties), 'correction')} of properties without"
             f" effect, for workflow '{workflow.name}' has no table {ATTRIBUTES}; declare properties"
@@ -65,10 +68,10 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
     for decision in useless[:SHOWN]:
         line = write_decision(decision)
         yield f"{file.name}: correction {decision.id} matches nothing: {line}"
-    if len(useless) > SHOWN:
+    not_shown = len(useless) - SHOWN
+    if not_shown > 0:
         yield (
-            f"{file.name}: {len(useless) - SHOWN} more match nothing; 'graphmill corrections list'"
-            " shows them"
+            f"{file.name}: {not_shown} more match nothing; 'graphmill corrections list' shows them"
         )
 
 

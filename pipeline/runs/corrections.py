@@ -128,7 +128,8 @@ def list_effects(project: Services, name: str | None = None) -> list[Effect]:
             is_followed = find_step(workflow, CORRECT) is not None
             effects.append(Effect(decision, pending=is_followed))
         else:
-            effects.append(Effect(decision, *matches.counts.get(decision.id, (0, 0))))
+            records, text_units = matches.counts.get(decision.id, (0, 0))
+            effects.append(Effect(decision, records, text_units))
     return effects
 
 
@@ -159,19 +160,23 @@ def _is_pin_pending(project: Services, workflow: Workflow, pin: Pair) -> bool:
         return False
     manifest = project.snapshots.manifest(workflow.name)
     record = manifest.steps.get(step.id)
-    if record is None or record.components.get("inputs", {}).get(STAMP) == step.verb.stamp(
-        step.params
-    ):
-        return record is None
+    if record is None:
+        return True
+    stamp_then = record.components.get("inputs", {}).get(STAMP)
+    if stamp_then == step.verb.stamp(step.params):
+        # All decisions are those that the last run knew.
+        return False
     table = manifest.tables.get(step.outputs["resolutions"])
     if table is None:
         return True
     rows = project.snapshots.tables.read(table, ["left_id", "right_id", "decision", "by"])
-    ends = sorted((entity_id(pin.a), entity_id(pin.b)))
     wanted = "merge" if isinstance(pin, Same) else "keep"
-    is_made = (rows["decision"] == wanted) & (rows["by"] == "person")
-    made = {tuple(sorted(pair)) for pair in rows.loc[is_made, ["left_id", "right_id"]].to_numpy()}
-    return tuple(ends) not in made
+    is_wanted = rows["decision"] == wanted
+    is_by_person = rows["by"] == "person"
+    pairs = rows.loc[is_wanted & is_by_person, ["left_id", "right_id"]]
+    # Either name of a pair may come first, here and in the table.
+    known = {frozenset(pair) for pair in pairs.itertuples(index=False, name=None)}
+    return frozenset((entity_id(pin.a), entity_id(pin.b))) not in known
 
 
 def add(
@@ -242,7 +247,9 @@ def _try_both_ways(
         return as_given, False
     turned = added.model_copy(update={"source": added.target, "target": added.source})
     as_turned = _try_decision(project, workflow, [*decisions, turned])
-    return (as_turned, True) if as_turned.records else (as_given, False)
+    if as_turned.records:
+        return as_turned, True
+    return as_given, False
 
 
 def _lead_on(decisions: Sequence[Decision], added: Decision) -> tuple[list[Decision], Decision]:
@@ -274,19 +281,21 @@ def _lead_back(decisions: Sequence[Decision], undone: Decision) -> list[Decision
     key = match_key(undone.entity)
     led_back: list[Decision] = []
     for decision in decisions:
-        former = [match_key(name) for name in decision.was] if isinstance(decision, Rename) else []
-        if isinstance(decision, Rename) and key in former:
-            place = former.index(key)
-            update = {"to": decision.was[place], "was": decision.was[:place]}
-            led_back.append(decision.model_copy(update=update))
-        else:
+        if not isinstance(decision, Rename):
             led_back.append(decision)
+            continue
+        former_keys = [match_key(name) for name in decision.was]
+        if key not in former_keys:
+            led_back.append(decision)
+            continue
+        # It leads to that former name, and has only the names from before that one.
+        place = former_keys.index(key)
+        update = {"to": decision.was[place], "was": decision.was[:place]}
+        led_back.append(decision.model_copy(update=update))
     signature = undone.model_dump(include={"by", "at", "why"})
-    renamings = [
-        Rename(entity=name, to=undone.entity, was=tuple(was), **signature)
-        for name, *was in undone.replaces
-    ]
-    return [*led_back, *renamings]
+    for name, *was in undone.replaces:
+        led_back.append(Rename(entity=name, to=undone.entity, was=tuple(was), **signature))
+    return led_back
 
 
 def undo_line(project: Services, id: str, name: str | None = None) -> Decision:
@@ -319,35 +328,42 @@ def remove_documents(project: Services, texts: Mapping[str, str]) -> list[str]:
     file = project.root / FILE
     with lock_corrections(project):
         decisions = [line.decision for line in read_lines(file)]
-        removed: list[Decision] = []
+        removed: list[str] = []
         kept: list[Decision] = []
         for decision in decisions:
-            (removed if _is_about(decision, texts) else kept).append(decision)
+            if _is_about(decision, texts):
+                removed.append(decision.id)
+            else:
+                kept.append(decision)
         if removed:
             write_decisions(file, kept)
-    return [each.id for each in removed]
+    return removed
 
 
 def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Decision]) -> Effect:
     """Return what the last of the decisions changes in the extractions of the last run."""
     decision = decisions[-1]
-    correcting, merging = find_step(workflow, CORRECT), find_step(workflow, MERGE)
+    if isinstance(decision, Keep):
+        return Effect(decision)
     # Before the first correction the workflow has no step that corrects.
-    reading = correcting or merging
-    if reading is None or isinstance(decision, Pair | Keep):
-        return Effect(decision, pending=not isinstance(decision, Keep))
+    reading = find_step(workflow, CORRECT) or find_step(workflow, MERGE)
+    if reading is None or isinstance(decision, Pair):
+        return Effect(decision, pending=True)
     tables = project.snapshots.manifest(workflow.name).tables
     extractions = _find_records(workflow, tables, reading.inputs[RECORDS])
     units = tables.get(reading.inputs["text_units"])
     if extractions is None or units is None:
         return Effect(decision)
     read = project.snapshots.tables.read
-    rows = list_rows(decisions, params_to_read(workflow, project.root))
-    documents, of_tables = tables.get("documents"), tables.get("table_documents")
-    if find_step(workflow, ALIASES) is not None and documents and of_tables:
-        rows, _ = add_aliases(read(documents), read(of_tables), rows)
-    _, matches, _ = correct_extractions(read(extractions), read(units), rows)
-    return Effect(decision, *count_matches(matches).get(decision.id, (0, 0)), pending=True)
+    corrections = list_rows(decisions, params_to_read(workflow, project.root))
+    documents = tables.get("documents")
+    table_documents = tables.get("table_documents")
+    has_aliases = find_step(workflow, ALIASES) is not None
+    if has_aliases and documents and table_documents:
+        corrections, _ = add_aliases(read(documents), read(table_documents), corrections)
+    _, matches, _ = correct_extractions(read(extractions), read(units), corrections)
+    records, text_units = count_matches(matches).get(decision.id, (0, 0))
+    return Effect(decision, records, text_units, pending=True)
 
 
 def _find_records(
@@ -373,7 +389,10 @@ def _is_about(decision: Decision, texts: Mapping[str, str]) -> bool:
     if decision.document_id in texts:
         return True
     quote = plain_phrase(decision.quote)
-    return bool(quote) and any(quote in plain_phrase(text) for text in texts.values())
+    if not quote:
+        # An empty phrase would be in every text.
+        return False
+    return any(quote in plain_phrase(text) for text in texts.values())
 
 
 @contextmanager

@@ -44,8 +44,15 @@ class Pulse:
     def part(self, name: str, done: int, expected: int) -> None:
         """Note how far a part of the step is; the time of a part starts with its first event."""
         if name != self.step:
-            self.step, self.started = name, time.monotonic()
-        self.done, self.expected = done, expected
+            self.step = name
+            self.started = time.monotonic()
+        self.done = done
+        self.expected = expected
+
+    def is_worth_telling(self, done: int, expected: int) -> bool:
+        """Return whether progress is sent: at most once a second, and when all is done."""
+        seconds_since_last_event = time.monotonic() - self.said
+        return seconds_since_last_event >= 1 or done == expected
 
     @property
     def rate(self) -> int:
@@ -96,7 +103,7 @@ class Events(Progress):
 
     def step_advanced(self, step: str, done: int, expected: int) -> None:
         self.pulse.done, self.pulse.expected = done, expected
-        if time.monotonic() - self.pulse.said >= 1 or done == expected:
+        if self.pulse.is_worth_telling(done, expected):
             self._say({"event": "step_advanced", "step": step, "done": done, "expected": expected})
 
     def step_finished(self, report: StepReport) -> None:
@@ -111,7 +118,7 @@ class Events(Progress):
 
     def load_advanced(self, store: str, part: str, done: int, expected: int) -> None:
         self.pulse.part(f"{LOAD} {store} {part}", done, expected)
-        if time.monotonic() - self.pulse.said >= 1 or done == expected:
+        if self.pulse.is_worth_telling(done, expected):
             count = {"done": done, "expected": expected, "rows_per_second": self.pulse.rate}
             self._say({"event": "load_advanced", "store": store, "part": part, **count})
 
@@ -126,6 +133,7 @@ class Events(Progress):
             self._say({"event": "heartbeat", **where, "seconds": round(pulse.seconds, 1)})
 
     def _say(self, event: dict[str, Any]) -> None:
+        """Send an event, unless the output of an earlier one was gone."""
         self.pulse.said = time.monotonic()
         if self.unheard:
             return

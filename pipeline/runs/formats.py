@@ -63,8 +63,12 @@ def add_format(root: Path, model: str, format: Format) -> None:
     """Add a line to the project's file and leave the owner's lines as they are."""
     path = root / FILE
     before = path.read_text(encoding="utf-8") if path.exists() else HEADER
-    separator = "" if before.endswith("\n") or not before else "\n"
-    write_text(path, f"{before}{separator}{json.dumps(model, ensure_ascii=False)}: {format}\n")
+    # An editor may have left the last line without its end.
+    is_in_line = before and not before.endswith("\n")
+    separator = "\n" if is_in_line else ""
+    # JSON puts the name in quotes, which YAML reads alike: names of models have colons.
+    quoted_model = json.dumps(model, ensure_ascii=False)
+    write_text(path, f"{before}{separator}{quoted_model}: {format}\n")
 
 
 def with_formats(
@@ -74,11 +78,14 @@ def with_formats(
 
     ``model_of`` returns the model for a name in settings.yaml.
     """
-    steps: list[Step] = []
-    for step in workflow.steps:
-        format = formats.get(model_of(chat_name(step))) if step.format_undecided else None
-        steps.append(step.in_format(format) if format is not None else step)
-    return replace(workflow, steps=tuple(steps))
+
+    def fill_in(step: Step) -> Step:
+        if not step.format_undecided:
+            return step
+        format = formats.get(model_of(chat_name(step)))
+        return step if format is None else step.in_format(format)
+
+    return replace(workflow, steps=tuple(fill_in(step) for step in workflow.steps))
 
 
 def chat_name(step: Step) -> str:
@@ -100,7 +107,8 @@ class FormatChooser:
     def trial(self, step: Step) -> Talk[Choice]:
         """Return the conversation by which the format would be decided."""
         types = getattr(step.params, "entity_types", ())
-        return choose_format(self.prompt(step.prompts["extract"]), ", ".join(types))
+        prompt = self.prompt(step.prompts["extract"])
+        return choose_format(prompt, ", ".join(types))
 
     def decide(self, step: Step, listener: Listener) -> Step:
         """Return the step in the format of the project's file, or else in the one that a trial

@@ -47,8 +47,11 @@ class GcReport:
 
     @property
     def total(self) -> SnapshotSize:
+        """The files and bytes of all that is deleted."""
         sizes = [self.records, *self.tables.values(), self.logs]
-        return SnapshotSize(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
+        files = sum(size.files for size in sizes)
+        total_bytes = sum(size.bytes for size in sizes)
+        return SnapshotSize(files, total_bytes)
 
     @property
     def runs(self) -> list[str]:
@@ -82,10 +85,10 @@ def collect_garbage(
     if keep < 1:
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
     kept, old = _manifests(snapshots, keep)
-    made = {record.fingerprint for manifest in kept for record in manifest.steps.values()}
-    named = _paths(kept) | {f"{STEPS}/{fingerprint}.json" for fingerprint in made}
-    unneeded = [kept for kept in snapshots.all_files() if kept.name not in named]
-    unneeded.sort(key=lambda kept: kept.name)
+    named = _paths(kept)
+    unneeded = [file for file in snapshots.all_files() if file.name not in named]
+    # Sorted by name, the files of a folder are together.
+    unneeded.sort(key=lambda file: file.name)
     sizes = {folder: _size(list(files)) for folder, files in groupby(unneeded, key=_folder)}
     records = sizes.pop(STEPS, SnapshotSize(0, 0))
     logs = _find_old_logs(runs, snapshots, keep) if runs else []
@@ -93,17 +96,20 @@ def collect_garbage(
     report = GcReport(dry_run, keep, old, records, sizes, size_of_logs)
     if not dry_run:
         snapshots.tasks.clear()
-        gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
+        gone: list[tuple[str, str]] = []
+        for workflow, run_ids in old.items():
+            gone += [(workflow, run_id) for run_id in run_ids]
         # Records first: a record that is found must have all its snapshots.
-        unneeded.sort(key=lambda kept: _folder(kept) != STEPS)
+        unneeded.sort(key=lambda file: _folder(file) != STEPS)
         expected = len(gone) + len(unneeded) + len(logs)
         for done, (workflow, run_id) in enumerate(gone, start=1):
             snapshots.delete_manifest(workflow, run_id)
             advanced("files", done, expected)
         for start in range(0, len(unneeded), DELETED_AT_ONCE):
             some = unneeded[start : start + DELETED_AT_ONCE]
-            snapshots.folder.delete([kept.name for kept in some])
-            advanced("files", len(gone) + start + len(some), expected)
+            snapshots.folder.delete([file.name for file in some])
+            done = len(gone) + start + len(some)
+            advanced("files", done, expected)
         for log in logs:
             log.unlink(missing_ok=True)
         if logs:
@@ -123,45 +129,54 @@ def _find_old_logs(runs: Runs, snapshots: SnapshotStore, keep: int) -> list[Path
             oldest[workflow] = history[-keep:][0]
     if not oldest:
         return []
-    of_all, newest = min(oldest.values()), max(oldest.values())
+    oldest_of_all = min(oldest.values())
+    newest = max(oldest.values())
+    # A log that is not older than any of these is kept, whatever its workflow.
     logs = {log.stem: log for log in runs.folder.glob(f"*{LOG_SUFFIX}") if log.stem < newest}
     workflows = {entry.run_id: entry.workflow for entry in runs.entries(list(logs))}
-    return [
-        log
-        for run_id, log in sorted(logs.items())
-        if run_id < oldest.get(workflows[run_id], of_all)
-    ]
+    old_logs: list[Path] = []
+    for run_id, log in sorted(logs.items()):
+        first_kept = oldest.get(workflows[run_id], oldest_of_all)
+        if run_id < first_kept:
+            old_logs.append(log)
+    return old_logs
 
 
 def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dict[str, list[str]]]:
     """Return the manifests to keep, and for each workflow the run ids of those to delete, oldest
     first."""
-    kept, old = [], {}
+    kept: list[Manifest] = []
+    old: dict[str, list[str]] = {}
     for workflow in snapshots.workflows():
         history = snapshots.history(workflow)
-        kept += [
-            snapshots.live_manifest(workflow),
-            *snapshots.kept_manifests(workflow, history[-keep:]),
-        ]
-        if history[:-keep]:
-            old[workflow] = history[:-keep]
+        older, newest = history[:-keep], history[-keep:]
+        kept.append(snapshots.live_manifest(workflow))
+        kept += snapshots.kept_manifests(workflow, newest)
+        if older:
+            old[workflow] = older
     return kept, old
 
 
 def _paths(manifests: Sequence[Manifest]) -> set[str]:
-    """Return the paths of all files that the manifests and their records name."""
+    """Return the paths of all files that the manifests and their records name, and of these
+    records."""
     paths: set[str] = set()
     for manifest in manifests:
-        named = [manifest.tables, *(record.outputs for record in manifest.steps.values())]
-        for tables in named:
-            for snapshot in tables.values():
-                paths.update(snapshot.paths)
+        snapshots = list(manifest.tables.values())
+        for record in manifest.steps.values():
+            paths.add(f"{STEPS}/{record.fingerprint}.json")
+            snapshots += record.outputs.values()
+        for snapshot in snapshots:
+            paths.update(snapshot.paths)
     return paths
 
 
-def _folder(kept: Kept) -> str:
-    return PurePosixPath(kept.name).parts[0]
+def _folder(file: Kept) -> str:
+    """Return the first folder of a file's path: the table of a snapshot, or that of records."""
+    return PurePosixPath(file.name).parts[0]
 
 
 def _size(files: Sequence[Kept]) -> SnapshotSize:
-    return SnapshotSize(len(files), sum(kept.bytes for kept in files))
+    """Return the number of the files and their bytes together."""
+    total_bytes = sum(file.bytes for file in files)
+    return SnapshotSize(len(files), total_bytes)

@@ -62,27 +62,35 @@ def note_unused(workflow: Workflow, sizes: Mapping[str, int]) -> list[str]:
     ``sizes`` has the number of rows of each table. A project that was made before these tables has
     a workflow file without the steps.
     """
-    used = {table for step in workflow.steps for table in step.inputs.values()}
-    return [
-        f"not taken: {counted(sizes[table], 'row')} of {table}, which no step of workflow"
-        f" '{workflow.name}' reads; put the workflows/{workflow.name}.yaml of a new project in its"
-        " place"
-        for table in IMPORTED_FILES
-        if sizes.get(table) and table not in used
-    ]
+    used: set[str] = set()
+    for step in workflow.steps:
+        used.update(step.inputs.values())
+    notes: list[str] = []
+    for table in IMPORTED_FILES:
+        rows = sizes.get(table, 0)
+        if rows == 0 or table in used:
+            continue
+        notes.append(
+            f"not taken: {counted(rows, 'row')} of {table}, which no step of workflow"
+            f" '{workflow.name}' reads; put the workflows/{workflow.name}.yaml of a new project in"
+            " its place"
+        )
+    return notes
 
 
 def note_left_out(rejects: pd.DataFrame) -> list[str]:
     """Return a note for each file that is not read, and for each table and reason of rejects."""
     found = rejects[rejects["step"].isin(READING)]
     is_file = found["reason"] == "not_imported"
-    notes = [f"not taken: {message}" for message in found["message"][is_file]]
+    notes = [f"not taken: {message}" for message in found.loc[is_file, "message"]]
     # The id of a row of a table is the table and the number of the row, as in entities[3]. That of
     # a reply is its file. An unfinished document has its own name, which may look like either.
-    places = found["row_id"].str.extract(r"^(cache/\w+(?=/)|\w+(?=\[))", expand=False)
-    places = places.mask(found["reason"] == "unfinished", "documents")
-    rows = found.assign(table=places.fillna(found["step"]))[~is_file]
+    table_of_row = found["row_id"].str.extract(r"^(cache/\w+(?=/)|\w+(?=\[))", expand=False)
+    is_unfinished = found["reason"] == "unfinished"
+    table_of_row = table_of_row.mask(is_unfinished, "documents").fillna(found["step"])
+    rows = found.assign(table=table_of_row)[~is_file]
     for (table, reason), group in rows.groupby(["table", "reason"], sort=True):
-        first = group["message"].iloc[0]
-        notes.append(f"not taken of {table}: {counted(len(group), 'row')} ({reason}), as {first}")
+        number = counted(len(group), "row")
+        first_message = group["message"].iloc[0]
+        notes.append(f"not taken of {table}: {number} ({reason}), as {first_message}")
     return notes

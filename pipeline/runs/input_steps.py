@@ -6,9 +6,10 @@ steps of another workflow, by default ``index``. So there is one place that says
 records, and a project without files needs no chat model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from pipeline.contract.registry import REGISTRY, Params
 from pipeline.engine.workflow import (
@@ -34,6 +35,7 @@ CUT_UNITS = f"{PREFIX}{TEXT_UNITS}"
 ADD_DOCUMENTS, SPLIT = "add_imported_documents", "split_imported_documents"
 ADD_UNITS, LEAVE_OUT = "add_imported_units", "leave_out_imported_units"
 ADD_EXTRACTIONS = "add_imported_extractions"
+NO_TABLES: Mapping[str, str] = MappingProxyType({})
 
 
 def has_files(folder: Path) -> bool:
@@ -47,8 +49,12 @@ def source_with_replies(workflow: Workflow) -> str:
     Return "" if the documents of the workflow are not those of such an index alone.
     """
     sources = [step.verb for step in workflow.steps if DOCUMENTS in step.outputs.values()]
-    is_index = len(sources) == 1 and sources[0].name in READ_REPLIES
-    return (sources[0].settings or "") if is_index else ""
+    if len(sources) != 1:
+        return ""
+    source = sources[0]
+    if source.name not in READ_REPLIES:
+        return ""
+    return source.settings or ""
 
 
 def with_input_files(workflow: Workflow, reading: Workflow) -> Workflow:
@@ -60,7 +66,10 @@ def with_input_files(workflow: Workflow, reading: Workflow) -> Workflow:
     """
     importing = next(step for step in workflow.steps if step.verb.name in READ_REPLIES)
     others = [step for step in workflow.steps if step != importing]
-    renamed = {**importing.outputs, **{name: f"imported_{name}" for name in JOINED}}
+    renamed = dict(importing.outputs)
+    for name in JOINED:
+        # The tables of this name will be those of the index and of the files together.
+        renamed[name] = f"imported_{name}"
     ids = {step.id for step in workflow.steps}
     steps = [
         replace(importing, outputs=renamed),
@@ -90,10 +99,10 @@ def _steps_of_files(reading: Workflow, ids: set[str], importing: Step) -> list[S
     loaded = cutting.inputs[DOCUMENTS]
 
     def connect(step: Step, tables: Mapping[str, str]) -> Step:
-        inputs = _rename(step.inputs, lambda table: tables.get(table, f"{PREFIX}{table}"))
-        outputs = _rename(step.outputs, lambda table: f"{PREFIX}{table}")
+        """Return the step over ``tables``, and else over those with the prefix."""
         id = f"{PREFIX}{step.id}" if step.id in ids else step.id
-        return replace(step, id=id, inputs=inputs, outputs=outputs)
+        inputs = _with_prefix(step.inputs, besides=tables)
+        return replace(step, id=id, inputs=inputs, outputs=_with_prefix(step.outputs))
 
     # Steps that filter documents may have written the table under another name.
     found = {loaded: DOCUMENTS, DOCUMENTS: DOCUMENTS, TEXT_UNITS: OWN_TEXT_UNITS}
@@ -117,16 +126,30 @@ def _steps_of_files(reading: Workflow, ids: set[str], importing: Step) -> list[S
 
 def _steps_before(steps: Sequence[Step], table: str) -> list[Step]:
     """Return the steps that make a table, in their order."""
-    tables, found = {table}, list[Step]()
+    needed_tables = {table}
+    found: list[Step] = []
+    # Backwards, so that what a step reads is known before the steps that write it.
     for step in reversed(steps):
-        if tables & set(step.outputs.values()):
+        if not needed_tables.isdisjoint(step.outputs.values()):
             found.insert(0, step)
-            tables |= set(step.inputs.values())
+            needed_tables |= set(step.inputs.values())
     return found
 
 
-def _rename(tables: Mapping[str, str], name_of: Callable[[str], str]) -> dict[str, str]:
-    return {name: table if name == REJECTS else name_of(table) for name, table in tables.items()}
+def _with_prefix(
+    tables: Mapping[str, str], besides: Mapping[str, str] = NO_TABLES
+) -> dict[str, str]:
+    """Return tables of a step with the prefix before their names in the workflow.
+
+    Tables of ``besides`` get the name there. Rejects have the same name in every workflow.
+    """
+    renamed: dict[str, str] = {}
+    for name, table in tables.items():
+        if name == REJECTS:
+            renamed[name] = table
+        else:
+            renamed[name] = besides.get(table, f"{PREFIX}{table}")
+    return renamed
 
 
 def _same(*tables: str) -> dict[str, str]:
@@ -135,5 +158,6 @@ def _same(*tables: str) -> dict[str, str]:
 
 
 def _step(name: str, inputs: Mapping[str, str], outputs: Sequence[str]) -> Step:
+    """Return the step of a verb without params, with the verb's name as its id."""
     verb = REGISTRY.verbs[name]
     return Step(name, verb, Params(), inputs, _same(*outputs))

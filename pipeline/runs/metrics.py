@@ -61,13 +61,14 @@ def exposition(metrics: Iterable[Metric]) -> str:
         lines.append(f"# HELP {metric.name} {about}")
         lines.append(f"# TYPE {metric.name} {metric.kind}")
         for sample in metric.samples:
-            labels = ",".join(f'{name}="{_quoted(text)}"' for name, text in sample.labels.items())
-            shown = f"{{{labels}}}" if labels else ""
-            lines.append(f"{metric.name}{sample.suffix}{shown} {_number(sample.value)}")
+            labels = [f'{name}="{_quoted(text)}"' for name, text in sample.labels.items()]
+            in_braces = f"{{{','.join(labels)}}}" if labels else ""
+            lines.append(f"{metric.name}{sample.suffix}{in_braces} {_number(sample.value)}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _quoted(text: str) -> str:
+    """Return the text of a label with its backslashes, quotes and line ends escaped."""
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
@@ -115,7 +116,11 @@ class RunMetrics:
                 successes.setdefault(workflow, known.succeeded)
         built = Sample({"project": self._project, "version": version("graphmill")}, 1)
         succeeded = [Sample(self._of(name), when) for name, when in successes.items()]
-        tried = {name: _seconds(entry.ended) for name, entry in refused.items()}
+        last_refused: list[Sample] = []
+        for name, entry in refused.items():
+            when = _seconds(entry.ended)
+            if when is not None:
+                last_refused.append(Sample(self._of(name), when))
         return [
             Metric("graphmill_build_info", "gauge", "The version of graphmill.", [built]),
             Metric(
@@ -128,7 +133,7 @@ class RunMetrics:
                 "graphmill_run_last_refused_timestamp_seconds",
                 "gauge",
                 "When a run was refused, if it is the newest.",
-                [Sample(self._of(name), when) for name, when in tried.items() if when is not None],
+                last_refused,
             ),
             # Where all runs were refused, the newest is all that there is to see.
             *self._of_last_runs({**refused, **last}),
@@ -140,9 +145,12 @@ class RunMetrics:
         unread = [run_id for run_id in self.runs.known_ids() if run_id not in self.read]
         fresh: dict[str, _KnownRun] = {}
         for entry, report in self.runs.entries_and_reports(unread):
-            fresh[entry.run_id] = _KnownRun(entry, _success(report) if report else None)
             if report:
-                self.read[entry.run_id] = fresh[entry.run_id]
+                known = _KnownRun(entry, _success(report))
+                self.read[entry.run_id] = known
+            else:
+                known = _KnownRun(entry)
+            fresh[entry.run_id] = known
         found: list[_KnownRun] = []
         for run_id in self.runs.known_ids():
             known = fresh.get(run_id) or self.read.get(run_id)
@@ -157,15 +165,13 @@ class RunMetrics:
         tokens: list[Sample] = []
         for workflow, entry in last.items():
             labels = self._of(workflow)
-            states += [
-                Sample({**labels, "state": state}, float(state == entry.outcome))
-                for state in STATES
-            ]
-            for loss, rows in (("lost", entry.rejects), ("decided", entry.decided)):
-                rejects.append(Sample({**labels, "class": loss}, rows))
-            used = (("input", entry.input_tokens), ("output", entry.output_tokens))
-            for direction, count in used:
-                tokens.append(Sample({**labels, "direction": direction}, count))
+            for state in STATES:
+                is_state = 1.0 if state == entry.outcome else 0.0
+                states.append(Sample({**labels, "state": state}, is_state))
+            rejects.append(Sample({**labels, "class": "lost"}, entry.rejects))
+            rejects.append(Sample({**labels, "class": "decided"}, entry.decided))
+            tokens.append(Sample({**labels, "direction": "input"}, entry.input_tokens))
+            tokens.append(Sample({**labels, "direction": "output"}, entry.output_tokens))
         figures: dict[str, tuple[str, dict[str, float | None]]] = {
             "start_timestamp_seconds": (
                 "When the last run began.",

@@ -54,12 +54,14 @@ def _note_types(
     records = store.read(given, ["kind", "type"])
     types = records.loc[records["kind"] == "entity", "type"].value_counts()
     outside = types[_are_outside(types.index, params)]
-    if outside.sum() <= types.sum() * LARGE_SHARE:
+    left_out, all_records = outside.sum(), types.sum()
+    if left_out <= all_records * LARGE_SHARE:
         return
+    # ``value_counts`` has the commonest types first.
     shown = ", ".join(f"{type} ({count:,})" for type, count in outside[:SHOWN].items())
     more = f" and {len(outside) - SHOWN:,} more" if len(outside) > SHOWN else ""
     yield (
-        f"{FILE}: {outside.sum():,} of {types.sum():,} records of entities are left out, for it has"
+        f"{FILE}: {left_out:,} of {all_records:,} records of entities are left out, for it has"
         f" no type {shown}{more}; add types or synonyms, or set otherwise: keep, and run again. No"
         f" text is read again; 'graphmill plan {workflow}' says what summaries and vectors cost"
     )

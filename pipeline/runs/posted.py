@@ -76,12 +76,16 @@ def own_folder(project: "Services") -> OwnFolder:
     readable = WHOLE | RECORDS | CONVERTED | (own.keys() - {""})
     if project.settings.input.pictures.model:
         readable |= PICTURES
-    given, name = project.settings.input, project.settings.input.owned
-    was_mounted = name in _mounts_of(project)
+    given = project.settings.input
+    was_mounted = given.owned in _mounts_of(project)
     return OwnFolder(
-        project.input_folder, name, frozenset(readable), given.encoding, was_mounted,
+        project.input_folder,
+        given.owned,
+        frozenset(readable),
+        given.encoding,
+        was_mounted,
         partial(_pattern_of, project),
-    )  # fmt: skip
+    )
 
 
 def _pattern_of(project: "Services") -> str:
@@ -129,10 +133,12 @@ def rows_of(
         raise UsageError("add: two columns of the DataFrame have one name; give each its own")
     rows: list[dict[str, Any]] = []
     for record in texts.to_dict("records"):
-        # A missing cell is no metadata; lists and dicts are never missing.
+        # A missing cell is no metadata.
         given = {str(name): value for name, value in record.items() if not _is_missing(value)}
         own = {name: _in_words(given.pop(name, "")) for name in ("text", "id", "title")}
-        rows.append({**own, "metadata": {name: _plain(value) for name, value in given.items()}})
+        # What is left are columns of the caller's own.
+        metadata = {name: _plain(value) for name, value in given.items()}
+        rows.append({**own, "metadata": metadata})
     return rows
 
 
@@ -153,6 +159,7 @@ def _in_words(cell: Any) -> str:
 
 
 def _is_missing(value: Any) -> bool:
+    """Return whether a cell is missing; lists and dicts never are."""
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
@@ -179,14 +186,19 @@ def states_of(project: "Services", folder: OwnFolder, kept: Sequence[Kept]) -> l
         if report is None:
             found.append(_unread(one, source, folder))
             continue
-        ids, left_out = tables.ids.get(source, ()), tables.left_out.get(source, ())
-        state = IN if ids else LEFT_OUT
-        found.append(
-            PostedDocument(
-                one.id, source, one.size, one.since, state, report["ended"], report["run_id"], ids,
-                left_out,
-            )
-        )  # fmt: skip
+        ids = tables.ids.get(source, ())
+        document = PostedDocument(
+            id=one.id,
+            source=source,
+            size=one.size,
+            written=one.since,
+            state=IN if ids else LEFT_OUT,
+            since=report["ended"],
+            run=report["run_id"],
+            document_ids=ids,
+            left_out=tables.left_out.get(source, ()),
+        )
+        found.append(document)
     return found
 
 
@@ -285,9 +297,8 @@ class _Tables:
     def left_out(self) -> Mapping[str, list[dict[str, str]]]:
         """The rejects whose rows are files, or parts of files."""
         found: dict[str, list[dict[str, str]]] = {}
-        for row_id, step, reason, message in self._rows(
-            "rejects", ["row_id", "step", "reason", "message"]
-        ):
+        rejects = self._rows("rejects", ["row_id", "step", "reason", "message"])
+        for row_id, step, reason, message in rejects:
             reject = {"step": step, "reason": reason, "message": message}
             found.setdefault(file_of(row_id), []).append(reject)
         return found

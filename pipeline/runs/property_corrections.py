@@ -56,8 +56,10 @@ def check_property(
     if isinstance(decision, SetProperty):
         _check_value(decision, found)
     names = {property.name for property in found.values()}
-    # Two types may give one word to properties of other names; then the word stays.
-    return decision.model_copy(update={"property": names.pop()}) if len(names) == 1 else decision
+    if len(names) != 1:
+        # Two types may give one word to properties of other names; then the word stays.
+        return decision
+    return decision.model_copy(update={"property": names.pop()})
 
 
 def _find_property(
@@ -83,7 +85,10 @@ def _explain_unknown(
     ``candidates``: the properties that the entity may have. ``by_type``: those of each type.
     """
     name = decision.property
-    names = sorted({each.name for properties in candidates.values() for each in properties})
+    known: set[str] = set()
+    for properties in candidates.values():
+        known.update(property.name for property in properties)
+    names = sorted(known)
     others = sorted(_find_property(name, by_type))
     advice: list[str] = []
     if names:
@@ -134,4 +139,7 @@ def _find_type(
     ids = pa.array([entity_id(key), entity_id(entity)], STRING)
     rows = project.snapshots.tables.select(table, ("id",), ids, ["id", "type"])
     types = dict(zip(rows["id"].to_pylist(), rows["type"].to_pylist(), strict=True))
-    return next((types[id] for id in ids.to_pylist() if id in types), "")
+    for id in ids.to_pylist():
+        if id in types:
+            return types[id]
+    return ""

@@ -110,18 +110,25 @@ class RunEntry:
         if start and not end:
             took = timedelta(seconds=round(totals["seconds"]))
             end = f"{datetime.fromisoformat(start) + took:%Y-%m-%dT%H:%M:%SZ}"
+        did_nothing = not report["steps"] and not report["load"]
         return cls(
-            run_id, report["workflow"], report["outcome"], start, end, report["exit_code"],
-            totals["calls"],
-            totals["cost"], totals["rejects"], message=report["message"],
+            run_id=run_id,
+            workflow=report["workflow"],
+            outcome=report["outcome"],
+            began=start,
+            ended=end,
+            exit_code=report["exit_code"],
+            calls=totals["calls"],
+            cost=totals["cost"],
+            rejects=totals["rejects"],
+            message=report["message"],
             input_tokens=totals["input_tokens"],
-            output_tokens=totals["output_tokens"], rows_written=rows_written(report["load"]),
+            output_tokens=totals["output_tokens"],
+            rows_written=rows_written(report["load"]),
             # Reports of earlier versions count it among the rejects.
             decided=totals.get("decided", 0),
-            did_not_begin=(
-                report["outcome"] == "failed" and not report["steps"] and not report["load"]
-            ),
-        )  # fmt: skip
+            did_not_begin=report["outcome"] == "failed" and did_nothing,
+        )
 
     @property
     def was_refused(self) -> bool:
@@ -160,6 +167,7 @@ class Runs:
         """Return a new run id, which sorts after all ids that are there, even if the clock was set
         back."""
         moments = [MOMENT.match(run_id) for run_id in self.known_ids()]
+        # An id of another form has no moment.
         newest = max((moment[0] for moment in moments if moment), default="")
         now = f"{datetime.now(UTC):{STAMP}}"
         if now <= newest:
@@ -186,13 +194,15 @@ class Runs:
 
     def under_way(self) -> UnfinishedRun | None:
         """Return the run that is under way at this moment, or None."""
-        process, _, since = (self.holder() or "").partition(", since ")
-        if not process:
+        holder = self.holder()
+        if not holder:
             return None
+        process, _, since = holder.partition(", since ")
+        # The note "2024-05-03 10:00:00 UTC", in the form in which runs note when they began.
+        held_since = f"{since[:19].replace(' ', 'T')}Z"
         # An earlier process may have had the same number, as in containers.
-        held = f"{since[:19].replace(' ', 'T')}Z"
         for begun in self.unreported():
-            if begun.process == process and begun.start >= held:
+            if begun.process == process and begun.start >= held_since:
                 return begun
         return None
 
@@ -234,7 +244,9 @@ class Runs:
         path = self._report_path(run_id)
         try:
             content, is_as_written = read_checked(path)
-            return content if is_as_written and _has_all(content) else whole_report(content, path)
+            if is_as_written and _has_all(content):
+                return content
+            return whole_report(content, path)
         except FileNotFoundError:
             # A purge may have deleted it meanwhile.
             return None
@@ -401,8 +413,10 @@ def with_manifest(entry: RunEntry, kept: Sequence[str]) -> RunEntry:
 
     ``kept`` has the ids of the runs of its workflow whose manifests are kept, oldest first.
     """
+    # Ids sort by time: those up to the run's own are of manifests that were there when it ended.
     until = [run_id for run_id in kept if run_id <= entry.run_id]
-    return replace(entry, manifest=until[-1] if until else "")
+    live = until[-1] if until else ""
+    return replace(entry, manifest=live)
 
 
 def with_usage(entry: RunEntry, spent: Mapping[str, Any] | None) -> RunEntry:
@@ -410,8 +424,10 @@ def with_usage(entry: RunEntry, spent: Mapping[str, Any] | None) -> RunEntry:
     known."""
     if spent is None or entry.outcome not in (UNDER_WAY, KILLED):
         return entry
-    cost = spent["cost"]
-    return replace(entry, calls=int(spent["calls"]), cost=None if math.isnan(cost) else float(cost))
+    # A sum without a price is not a number.
+    is_unpriced = math.isnan(spent["cost"])
+    cost = None if is_unpriced else float(spent["cost"])
+    return replace(entry, calls=int(spent["calls"]), cost=cost)
 
 
 def _read_begun(path: Path) -> UnfinishedRun:
@@ -433,8 +449,9 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
 
     folder.mkdir(parents=True, exist_ok=True)
     holder = folder / "holder"
+    lock = FileLock(folder / "lock")
     try:
-        held = FileLock(folder / "lock").acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
+        held = lock.acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
     except Timeout as error:
         raise LockedError(
             f"{folder.parent}: {otherwise} (process {_read_holder(holder)}); wait for it to end"
@@ -468,9 +485,12 @@ def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     Raises DamagedError if it is not the report of the run for which the file is named.
     """
     try:
-        read = _reader().validate_python({name: content[name] for name in NAMES & content.keys()})
-        for moment in filter(None, (read.began, read.ended)):
-            datetime.fromisoformat(moment)
+        known_fields = {name: content[name] for name in NAMES & content.keys()}
+        read = _reader().validate_python(known_fields)
+        for moment in (read.began, read.ended):
+            if moment:
+                # ValueError for a text that is no time.
+                datetime.fromisoformat(moment)
     except ValueError:
         raise DamagedError(path, "no report of a run") from None
     if read.run_id != path.stem or not _are_totals(content.get("totals")):

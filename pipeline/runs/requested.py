@@ -58,7 +58,9 @@ class RequestedRun:
         """The options of the command that begins the run."""
         # Settings or the workflow may ask a priced model since the run was requested as a free one.
         options = ["--max-cost", f"{self.max_cost or 0.0:.6f}"]
-        return [*options, "--allow-deletes"] if self.allow_deletes else options
+        if self.allow_deletes:
+            options.append("--allow-deletes")
+        return options
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,15 @@ class RequestedRuns:
         run that waits and may spend already needs nothing of the day.
         """
         with alone_in(self.folder):
-            same = (one for one in self.waiting() if one.workflow == workflow)
-            waiting = next(same, None)
-            ceiling = None
+            of_workflow = (run for run in self.waiting() if run.workflow == workflow)
+            waiting = next(of_workflow, None)
+            ceiling: float | None = None
             try:
-                ceiling = self._ceiling(key, ceilings, waiting) if asks_paid_models else None
+                if asks_paid_models:
+                    ceiling = self._ceiling(key, ceilings, waiting)
             except BudgetError:
-                if waiting is None or waiting.max_cost is None:
+                may_spend_already = waiting is not None and waiting.max_cost is not None
+                if not may_spend_already:
                     raise
             if waiting is not None:
                 merged = _merge(waiting, key, ceiling, allow_deletes)
@@ -130,8 +134,11 @@ class RequestedRuns:
         """Return a requested run by its id, or None."""
         if not _ID.fullmatch(id):
             return None
-        places = (self.folder / place / f"{id}.json" for place in PLACES)
-        return next(filter(None, map(_read_run, places)), None)
+        for place in PLACES:
+            found = _read_run(self.folder / place / f"{id}.json")
+            if found is not None:
+                return found
+        return None
 
     def take(self) -> RequestedRun | None:
         """Take the run that waits longest, so that later requests are not merged into it.
@@ -175,11 +182,14 @@ class RequestedRuns:
     def _run_of(self, taken: RequestedRun) -> str:
         """Return the id of the run that has begun for a run that was taken; "" if there is none."""
         for begun in self.runs.unreported():
+            # Ids of runs sort by time, like the moment at which the run was taken.
+            is_later = begun.run_id > taken.taken
             is_own = not taken.pid or begun.process == process_of(taken.pid)
-            if begun.run_id > taken.taken and begun.workflow == taken.workflow and is_own:
+            if is_later and is_own and begun.workflow == taken.workflow:
                 return begun.run_id
-        for run_id in self.runs.all_ids():
-            report = self.runs.report(run_id) if run_id > taken.taken else None
+        later_ids = [run_id for run_id in self.runs.all_ids() if run_id > taken.taken]
+        for run_id in later_ids:
+            report = self.runs.report(run_id)
             if report and report["workflow"] == taken.workflow:
                 return run_id
         return ""
@@ -190,11 +200,17 @@ class RequestedRuns:
             self._write(requested)
 
     def _write(self, requested: RequestedRun) -> None:
+        """Write a run into the folder of its state, and delete it from the others.
+
+        A kill in between leaves it in two folders, and loses it from none.
+        """
+        name = f"{requested.id}.json"
         here = BEGUN if requested.state == REFUSED else requested.state
-        write_json(self.folder / here / f"{requested.id}.json", asdict(requested))
-        for other in PLACES:
-            if other != here:
-                (self.folder / other / f"{requested.id}.json").unlink(missing_ok=True)
+        write_json(self.folder / here / name, asdict(requested))
+        for place in PLACES:
+            if place != here:
+                former = self.folder / place / name
+                former.unlink(missing_ok=True)
 
     def _ceiling(self, key: str, ceilings: Ceilings, waiting: RequestedRun | None) -> float:
         """Return what a run of the key may cost now.
@@ -231,22 +247,27 @@ class RequestedRuns:
         A run without a known cost counts with its ceiling. One that several keys requested counts
         whole for each.
         """
-        today, spent = _today(), 0.0
+        today = _today()
+        spent = 0.0
         for place in PLACES:
-            for one in _read_all(self.folder / place, today):
-                counts = one.day == today and one.id != besides
-                if counts and (key is None or key in one.keys):
-                    spent += self._cost_of(one)
+            for requested in _read_all(self.folder / place, today):
+                is_counted = requested.day == today and requested.id != besides
+                is_of_key = key is None or key in requested.keys
+                if is_counted and is_of_key:
+                    spent += self._cost_of(requested)
         return spent
 
-    def _cost_of(self, one: RequestedRun) -> float:
-        if one.max_cost is None or one.state == REFUSED:
+    def _cost_of(self, requested: RequestedRun) -> float:
+        """Return what a run has cost; its ceiling while that is not known."""
+        if requested.max_cost is None or requested.state == REFUSED:
             return 0.0
-        report = self.runs.report(one.run) if one.run else None
-        cost = report["totals"]["cost"] if report else None
-        return one.max_cost if cost is None else float(cost)
+        report = self.runs.report(requested.run) if requested.run else None
+        if report is None or report["totals"]["cost"] is None:
+            return requested.max_cost
+        return float(report["totals"]["cost"])
 
     def _forget_old(self) -> None:
+        """Delete the runs that have begun more than KEPT_DAYS days ago."""
         oldest = f"{datetime.now(UTC) - timedelta(days=KEPT_DAYS):%Y%m%d}"
         for path in (self.folder / BEGUN).glob("*.json"):
             if path.name < oldest:
@@ -256,12 +277,15 @@ class RequestedRuns:
 def _merge(
     waiting: RequestedRun, key: str, ceiling: float | None, allow_deletes: bool
 ) -> RequestedRun:
-    ceilings = [one for one in (waiting.max_cost, ceiling) if one is not None]
+    """Return the waiting run with one more request: the higher ceiling, and the leave of either."""
+    ceilings = [amount for amount in (waiting.max_cost, ceiling) if amount is not None]
+    # A dict keeps each key once, in its order.
+    keys = dict.fromkeys([*waiting.keys, key])
     return replace(
         waiting,
         max_cost=max(ceilings, default=None),
         allow_deletes=waiting.allow_deletes or allow_deletes,
-        keys=tuple(dict.fromkeys([*waiting.keys, key])),
+        keys=tuple(keys),
         day=_today(),
     )
 
@@ -272,9 +296,12 @@ def _today() -> str:
 
 def _is_going(left: RequestedRun) -> bool:
     """Return whether the process that begins the run is still about it."""
+    if not left.pid:
+        return False
     taken = datetime.strptime(left.taken, STAMP).replace(tzinfo=UTC)
-    # After a restart of the machine another process may have its number.
-    if not left.pid or (datetime.now(UTC) - taken).total_seconds() > START_SECONDS:
+    since_taken = datetime.now(UTC) - taken
+    if since_taken.total_seconds() > START_SECONDS:
+        # After a restart of the machine another process may have its number.
         return False
     return is_living(left.pid)
 

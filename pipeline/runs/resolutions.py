@@ -87,7 +87,7 @@ def pin(
     params = _resolve_params(project, workflow)
     with lock_corrections(project):
         ids = id_pair(a, b)
-        in_csv = [one for one in read_pins(params.file) if one.ids != ids]
+        in_csv = [pin for pin in read_pins(params.file) if pin.ids != ids]
         fields = {"kind": decision, "a": clean_name(a), "b": clean_name(b)}
         made = make_decision({**sign(by), **fields}, "resolutions")
         decisions = [*_other_decisions(params, ids), made]
@@ -144,20 +144,26 @@ def names_of(project: Services, id: str, workflow: str | None = None) -> Names:
 
     Raises UsageError if the workflow has no decisions.
     """
-    decisions, one = _decisions(project, workflow), {id}
+    decisions = _decisions(project, workflow)
+    same_entity = {id}
     # Follow merges from name to name until no further name is reached.
     while True:
-        touching = _decisions_about(project.snapshots, decisions, one)
+        touching = _decisions_about(project.snapshots, decisions, same_entity)
         is_merge = touching["decision"] == "merge"
         merges = touching[is_merge]
-        reached = one.union(merges["left_id"], merges["right_id"])
-        if reached == one:
-            return Names(_other_names(merges, {id}), _other_names(touching[~is_merge], one))
-        one = reached
+        reached = same_entity.union(merges["left_id"], merges["right_id"])
+        if reached == same_entity:
+            break
+        same_entity = reached
+    merged = _other_names(merges, {id})
+    apart = _other_names(touching[~is_merge], same_entity)
+    return Names(merged, apart)
 
 
 def _decisions_about(snapshots: SnapshotStore, decisions: Snapshot, ids: set[str]) -> pd.DataFrame:
-    return as_frame(snapshots.tables.select(decisions, ENDS, pa.array(sorted(ids), STRING)))
+    """Return the decisions on a pair of which one name has one of the ids."""
+    wanted = pa.array(sorted(ids), STRING)
+    return as_frame(snapshots.tables.select(decisions, ENDS, wanted))
 
 
 def _other_names(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:
@@ -166,11 +172,12 @@ def _other_names(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...
     # Type checkers do not know the columns of a row.
     every_row: Any = rows.itertuples(index=False)
     for row in every_row:
-        ends = ((str(row.left_id), str(row.left)), (str(row.right_id), str(row.right)))
-        for end_id, name in ends:
+        name_of_end = {str(row.left_id): str(row.left), str(row.right_id): str(row.right)}
+        for end_id, name in name_of_end.items():
             if end_id not in but:
                 found[end_id] = {"name": name, "rule": row.rule, "by": row.by}
-    return tuple(sorted(found.values(), key=lambda each: each["name"]))
+    by_name = sorted(found.values(), key=lambda names: names["name"])
+    return tuple(by_name)
 
 
 def _resolve_step(project: Services, workflow: str | None) -> Step:
@@ -192,8 +199,10 @@ def _resolve_params(project: Services, workflow: str | None) -> ResolveParams:
 
 
 def _unknown_names(project: Services, workflow: str | None, *names: str) -> tuple[str, ...]:
+    """Return the names that no entity of the last run has; none before the first run."""
     table = _resolve_step(project, workflow).inputs["merged_entities"]
-    snapshot = project.snapshots.manifest(project.workflow(workflow).name).tables.get(table)
+    workflow_name = project.workflow(workflow).name
+    snapshot = project.snapshots.manifest(workflow_name).tables.get(table)
     if snapshot is None:
         return ()
     known = set(project.snapshots.tables.read(snapshot, ["id"])["id"])
@@ -211,20 +220,25 @@ def _are_merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
 
 def _other_decisions(params: ResolveParams, ids: IdPair) -> list[Correction]:
     """Return the corrections without those on this pair of names."""
-    decisions = [line.decision for line in read_lines(params.corrections_file)]
-    return [
-        one for one in decisions if not (isinstance(one, Pair) and id_pair(one.a, one.b) == ids)
-    ]
+    others: list[Correction] = []
+    for line in read_lines(params.corrections_file):
+        decision = line.decision
+        is_on_pair = isinstance(decision, Pair) and id_pair(decision.a, decision.b) == ids
+        if not is_on_pair:
+            others.append(decision)
+    return others
 
 
 def _drop_csv_pin(file: Path, ids: IdPair) -> bool:
     """Remove the pin of a pair from the CSV file of earlier versions; say whether it had one."""
     pins = read_pins(file)
-    kept = [one for one in pins if one.ids != ids]
+    kept = [pin for pin in pins if pin.ids != ids]
     if len(kept) == len(pins):
         return False
     text = io.StringIO()
-    rows = [COLUMNS, *([one.decision, one.a, one.b, one.note] for one in kept)]
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for pin in kept:
+        writer.writerow([pin.decision, pin.a, pin.b, pin.note])
     write_text(file, text.getvalue())
     return True

@@ -137,7 +137,9 @@ def _find_run(known: Sequence[str], run: str | None) -> str:
         raise UsageError("no run yet; 'graphmill run' makes one")
     if run is None:
         return known[0]
-    named = [run] if run in known else [id for id in known if id.startswith(run)]
+    if run in known:
+        return run
+    named = [id for id in known if id.startswith(run)]
     if len(named) != 1:
         found = f"{len(named)} runs begin so" if named else "no such run"
         newest = ", ".join((named or known)[:LISTED])
@@ -188,19 +190,34 @@ def by_reason(
 
     ``own`` maps each step to the reasons that its verb declares.
     """
-    reasons = rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True)
-    contents = _texts_of_rows(reasons.head(ROWS_SHOWN)["row_id"], manifest, snapshots)
+    left_out = rejects[rejects["kind"] != UNREFRESHED]
+    groups: Any = left_out.groupby(["step", "kind", "reason"], sort=True)
+    # The contents of all rows that are shown are read at once.
+    contents = _texts_of_rows(groups.head(ROWS_SHOWN)["row_id"], manifest, snapshots)
     found: list[LeftOut] = []
-    for _, rows in reasons:
-        step, kind, reason = (str(rows[column].iloc[0]) for column in ("step", "kind", "reason"))
-        shown = rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)
-        first = [(row, contents.get(row, ""), message) for row, message in shown]
+    for (step, kind, reason), rows in groups:
+        shown = rows[["row_id", "message"]].head(ROWS_SHOWN)
+        first: list[tuple[str, str, str]] = []
+        for row_id, message in shown.itertuples(index=False, name=None):
+            first.append((row_id, contents.get(row_id, ""), message))
         declared = own.get(step, {})
         known = REASONS.get(reason) or declared.get(reason)
-        meaning = known.meaning if known else ""
-        loss = loss_of(kind, reason, declared)
-        found.append(LeftOut(step, kind, reason, meaning, len(rows), first, loss))
-    return sorted(found, key=lambda each: (each.loss == "decided", -each.rows))
+        one = LeftOut(
+            step=step,
+            kind=kind,
+            reason=reason,
+            meaning=known.meaning if known else "",
+            rows=len(rows),
+            first=first,
+            loss=loss_of(kind, reason, declared),
+        )
+        found.append(one)
+
+    def losses_then_most_rows(one: LeftOut) -> tuple[bool, int]:
+        is_decision = one.loss == "decided"
+        return is_decision, -one.rows
+
+    return sorted(found, key=losses_then_most_rows)
 
 
 def _texts_of_rows(
@@ -219,9 +236,11 @@ def _texts_of_rows(
         asked = sorted({id for id in ids if id.startswith(begins)})
         if not asked or table not in manifest.tables:
             continue
-        snapshot, wanted = manifest.tables[table], ["id", *columns]
+        snapshot = manifest.tables[table]
+        wanted = ["id", *columns]
         try:
-            if not set(wanted) <= set(snapshots.tables.columns(snapshot)):
+            has_columns = set(wanted) <= set(snapshots.tables.columns(snapshot))
+            if not has_columns:
                 continue
             rows = snapshots.tables.select(snapshot, ["id"], pa.array(asked, STRING), wanted)
         except DataError:
@@ -233,7 +252,11 @@ def _texts_of_rows(
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_ROW else f"{text[:LONGEST_ROW].rstrip()} ..."
+    """Return the text, or its first LONGEST_ROW characters."""
+    if len(text) <= LONGEST_ROW:
+        return text
+    beginning = text[:LONGEST_ROW].rstrip()
+    return f"{beginning} ..."
 
 
 def _runs_before(project: "Services", entry: RunEntry) -> list[RunEntry]:
@@ -242,7 +265,10 @@ def _runs_before(project: "Services", entry: RunEntry) -> list[RunEntry]:
     Only the runs just before it are read: to read the reports of all runs would take ever
     longer.
     """
-    # Other workflows may have run in between.
-    earlier = [id for id in project.runs.known_ids() if id < entry.run_id][: 4 * BEFORE]
-    same = [each for each in project.runs.entries(earlier) if each.workflow == entry.workflow]
-    return [*reversed(same[: BEFORE - 1]), entry]
+    earlier_ids = [id for id in project.runs.known_ids() if id < entry.run_id]
+    # Other workflows may have run in between, so more runs are read than are shown.
+    entries_read = project.runs.entries(earlier_ids[: 4 * BEFORE])
+    of_workflow = [earlier for earlier in entries_read if earlier.workflow == entry.workflow]
+    # The run itself is one of those that are shown.
+    just_before = of_workflow[: BEFORE - 1]
+    return [*reversed(just_before), entry]

@@ -50,10 +50,17 @@ class LogLines:
         """Write a line about an event."""
         if event["event"] == "run_started":
             self.run, self.workflow = event["run"], event["workflow"]
-        origin = {**self._origin, "run": self.run, "workflow": self.workflow}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, "level": level_of(event), **origin, **event}
-        self.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+        line = {
+            "time": now,
+            "level": level_of(event),
+            **self._origin,
+            "run": self.run,
+            "workflow": self.workflow,
+            **event,
+        }
+        text = json.dumps(line, ensure_ascii=False)
+        self.write(f"{text}\n")
 
     def tell_error(self, message: str, exit_code: int) -> None:
         """Write a line about an error outside of a run."""
@@ -80,9 +87,12 @@ def level_of(event: dict[str, Any]) -> Level:
     code = event.get("exit_code", 0)
     if code not in (0, WAITING):
         return "error"
+    goes_on_by_itself = code == WAITING
     has_losses = event.get("rejects", 0) > 0
-    failed = event.get("action") == "failed"
-    return "warning" if code == WAITING or has_losses or failed else "info"
+    has_failed = event.get("action") == "failed"
+    if goes_on_by_itself or has_losses or has_failed:
+        return "warning"
+    return "info"
 
 
 @dataclass

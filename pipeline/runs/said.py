@@ -68,15 +68,19 @@ def what_was_said(
     """
     workflow = project.workflow(name)
     tables = project.snapshots.manifest(workflow.name).tables
-    records, entities = _records_table(workflow, tables), tables.get("entities")
+    records = _records_table(workflow, tables)
+    entities = tables.get("entities")
     units, documents = tables.get("text_units"), tables.get("documents")
     if records is None or entities is None or units is None or documents is None:
         return WhatWasSaid((), 0)
-    store = project.snapshots.tables
     found = _select(project, entities, "id", [entity_id(entity)], ["id", "text_unit_ids"])
-    unit_ids = [id for ids in found["text_unit_ids"] for id in ids][:MOST_UNITS]
-    columns = [column for column in COLUMNS if column in store.columns(records)]
-    rows = _select(project, records, "text_unit_id", unit_ids, columns)
+    unit_ids: list[str] = []
+    for ids in found["text_unit_ids"]:
+        unit_ids += ids
+    # Records of an earlier version may lack some columns.
+    there = project.snapshots.tables.columns(records)
+    columns = [column for column in COLUMNS if column in there]
+    rows = _select(project, records, "text_unit_id", unit_ids[:MOST_UNITS], columns)
     keys = _former_keys(project, workflow, entity)
     if target:
         others = _former_keys(project, workflow, target)
@@ -85,20 +89,23 @@ def what_was_said(
         rows = rows[_has_key(rows, "name", keys)]
     rows = rows.sort_values(["text_unit_id", "order"])
     shown = rows.head(MOST_RECORDS)
-    read = _select(
-        project, units, "id", list(shown["text_unit_id"].unique()), ["id", "document_id", "text"]
-    )
-    of_unit: Any = read.set_index("id").to_dict("index")
+    units_shown = list(shown["text_unit_id"].unique())
+    read = _select(project, units, "id", units_shown, ["id", "document_id", "text"])
+    unit_by_id: Any = read.set_index("id").to_dict("index")
     titles = _read_titles(project, documents, list(read["document_id"].unique()))
     every_row: Any = shown.to_dict("records")
-    said = [_make_said(row, of_unit[row["text_unit_id"]], titles) for row in every_row]
+    said = [_make_said(row, unit_by_id[row["text_unit_id"]], titles) for row in every_row]
     return WhatWasSaid(said, len(rows))
 
 
 def _records_table(workflow: Workflow, tables: Mapping[str, Snapshot]) -> Snapshot | None:
     """Return the table of what was extracted, before the ontology and corrections."""
+    if RECORDS in tables:
+        return tables[RECORDS]
     merge = find_step(workflow, MERGE)
-    return tables.get(RECORDS) or (tables.get(merge.inputs[RECORDS]) if merge else None)
+    if merge is None:
+        return None
+    return tables.get(merge.inputs[RECORDS])
 
 
 def _former_keys(project: Services, workflow: Workflow, name: str) -> set[str]:
@@ -124,6 +131,8 @@ def _former_keys(project: Services, workflow: Workflow, name: str) -> set[str]:
 
 
 def _has_key(rows: pd.DataFrame, column: str, keys: Collection[str]) -> "pd.Series[bool]":
+    """Return for each row whether the name in this column has one of the match keys."""
+    # Names recur, so the key of each is made once.
     meant = {name for name in rows[column].unique() if name and match_key(name) in keys}
     return rows[column].isin(meant)
 
@@ -138,36 +147,49 @@ def _between(rows: pd.DataFrame, keys: Collection[str], others: Collection[str])
 def _select(
     project: Services, table: Snapshot, column: str, values: Sequence[str], columns: Sequence[str]
 ) -> pd.DataFrame:
+    """Return these columns of the rows that have one of the values in ``column``."""
     cells = pa.array(list(values), STRING)
-    return as_frame(project.snapshots.tables.select(table, (column,), cells, list(columns)))
+    rows = project.snapshots.tables.select(table, (column,), cells, list(columns))
+    return as_frame(rows)
 
 
 def _read_titles(project: Services, documents: Snapshot, ids: Sequence[str]) -> dict[str, str]:
+    """Return the title of each document by its id; its source where it has none."""
     rows = _select(project, documents, "id", ids, ["id", "title", "source"])
-    names = rows["title"].where(rows["title"] != "", rows["source"])
+    has_title = rows["title"] != ""
+    names = rows["title"].where(has_title, rows["source"])
     return dict(zip(rows["id"], names, strict=True))
 
 
 def _make_said(row: Mapping[str, Any], unit: Mapping[str, str], titles: Mapping[str, str]) -> Said:
+    """Return a row of records with the passage of its text unit."""
+    # A statement has no name: its source stands in the passage.
     name = row["name"] or row["source"]
     return Said(
-        row["kind"],
-        row["name"],
-        row["type"],
-        row["source"],
-        row["target"],
-        list(row["keywords"]),
-        row["description"],
-        row["text_unit_id"],
-        unit["document_id"],
-        titles.get(unit["document_id"], ""),
-        _cut_around(unit["text"], name),
+        kind=row["kind"],
+        name=row["name"],
+        type=row["type"],
+        source=row["source"],
+        target=row["target"],
+        keywords=list(row["keywords"]),
+        description=row["description"],
+        text_unit_id=row["text_unit_id"],
+        document_id=unit["document_id"],
+        title=titles.get(unit["document_id"], ""),
+        passage=_cut_around(unit["text"], name),
     )
 
 
 def _cut_around(text: str, name: str) -> str:
     """Return the part of the text around the first place where the name stands."""
+    # -1 where the name does not stand in the text, which is then shown from its beginning.
     place = max(text.casefold().find(name.casefold()), 0)
-    begin = max(min(place - LONGEST_PASSAGE // 3, len(text) - LONGEST_PASSAGE), 0)
+    # A third of the passage stands before the name, unless the text ends too early.
+    wanted_begin = place - LONGEST_PASSAGE // 3
+    latest_begin = len(text) - LONGEST_PASSAGE
+    begin = max(min(wanted_begin, latest_begin), 0)
     end = begin + LONGEST_PASSAGE
-    return f"{'… ' if begin else ''}{text[begin:end].strip()}{' …' if end < len(text) else ''}"
+    passage = text[begin:end].strip()
+    before = "… " if begin > 0 else ""
+    behind = " …" if end < len(text) else ""
+    return f"{before}{passage}{behind}"

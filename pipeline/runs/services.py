@@ -423,7 +423,9 @@ class Services:
         self.reach_workspace(name, take_over)
         settings = self.settings.model_copy(update={"workspace": name})
         with closing(open_stores(settings, self.root)) as stores, alone(stores.all):
-            refuse_other_owner(name, of_others(stores.all, self.owner).values(), take_over, DROP)
+            # Another project may have loaded the workspace since the first look at it.
+            others = of_others(stores.all, self.owner).values()
+            refuse_other_owner(name, others, take_over, DROP)
             dropped = {store.name: store.drop() for store in stores.all}
             LoadedWorkspaces(self.root).forget(loads_into(settings))
             return dropped

@@ -111,31 +111,35 @@ class RunState:
         return tuple(step for step in steps if selection.leaves(step, self.workflow))
 
     def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
+        """Return the report of the run as it is now, which ends it."""
         return RunReport(
-            self.run_id,
-            self.workflow.name,
-            outcome,
-            exit_code,
-            tuple(self.runner.reports),
-            self.load or {},
-            message,
-            self.load_seconds,
-            self.health,
-            self.notes,
-            self.runner.documents,
+            run_id=self.run_id,
+            workflow=self.workflow.name,
+            outcome=outcome,
+            exit_code=exit_code,
+            steps=tuple(self.runner.reports),
+            load=self.load or {},
+            message=message,
+            load_seconds=self.load_seconds,
+            health=self.health,
+            notes=self.notes,
+            documents=self.runner.documents,
             ended=clock_now(),
             began=self.began,
             not_selected=self.not_selected,
         )
 
     def broken_off(self, error: BaseException) -> RunReport:
+        """Return the report of a run that an error has ended."""
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
         return self.report(outcome_of(error), exit_code_of(error), message)
 
     def completed(self) -> RunReport:
+        """Return the report of a run whose stages have all ended."""
         if not self.above_max_rejects:
             has_rejects = any(step.rejects for step in self.runner.reports)
-            return self.report("completed_with_rejects" if has_rejects else "completed", 0)
+            outcome = "completed_with_rejects" if has_rejects else "completed"
+            return self.report(outcome, 0)
         name = self.workflow.name
         message = (
             f"{self.reject_ratio:.0%} of a step's rows or records are lost; the stores are left as"
@@ -190,23 +194,26 @@ def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequenc
         raise UsageError(
             f"workflow '{workflow}', manifest '{run}': {found}; the newest are: {have}"
         )
-    until = [id for id in kept if id <= named[0]]
+    run_id = named[0]
+    until = [id for id in kept if id <= run_id]
     if not until:
         have = f"there is none; run 'graphmill index {workflow}'"
         if kept:
             have = f"the oldest is {kept[0]}"
         raise DataError(
-            f"workflow '{workflow}': no manifest is kept from the time of run {named[0]}; {have}"
+            f"workflow '{workflow}': no manifest is kept from the time of run {run_id}; {have}"
         )
     manifest = snapshots.manifest(workflow, until[-1])
     for table, snapshot in manifest.tables.items():
-        if not snapshots.tables.exists(snapshot):
-            path = snapshots.folder.describe(snapshot.paths[0])
-            later = ", ".join(sorted(kept, reverse=True)[:LISTED])
-            raise DataError(
-                f"{path}: gone or damaged, and table '{table}' of run {named[0]} with it;"
-                f" choose a later run: {later}"
-            )
+        if snapshots.tables.exists(snapshot):
+            continue
+        path = snapshots.folder.describe(snapshot.paths[0])
+        newest_first = sorted(kept, reverse=True)
+        later = ", ".join(newest_first[:LISTED])
+        raise DataError(
+            f"{path}: gone or damaged, and table '{table}' of run {run_id} with it;"
+            f" choose a later run: {later}"
+        )
     return manifest
 
 
@@ -394,24 +401,27 @@ def _load_workspace(
     def advanced(store: str, table: str, done: int, rows: int) -> None:
         progress.load_advanced(f"{store}{suffix}", table, done, rows)
 
+    load_options = LoadOptions(
+        replace=options.replace or follows,
+        re_embed=options.re_embed or follows,
+        full=options.full,
+        take_over=() if follows else options.take_over,
+    )
     counts = load(
         manifest,
         project.snapshots,
         project.stores.all,
         project.settings.stores.neo4j.max_types,
-        LoadOptions(
-            options.replace or follows,
-            options.re_embed or follows,
-            options.full,
-            () if follows else options.take_over,
-        ),
+        load_options,
         advanced,
         Owner(project.owner, project.place),
         progress.load_waits,
         begins,
     )
-    of_workspace = {f"{store}{suffix}": tables for store, tables in counts.items()}
-    state.load = {**(state.load or {}), **of_workspace}
+    counts_so_far = dict(state.load or {})
+    for store, tables in counts.items():
+        counts_so_far[f"{store}{suffix}"] = tables
+    state.load = counts_so_far
     notes = list(state.store_notes)
     for store in project.stores.all:
         notes += [f"{store.name}{suffix}: {note}" for note in store.notes()]
@@ -435,10 +445,11 @@ def _runner(
     options: RunOptions,
     before_calls: Callable[[], None] | None,
 ) -> Runner:
-    converting = [
-        step.id for step in workflow.steps if options.reconvert and step.verb.roles_of(Converter)
-    ]
-    selection = replace(options.selection, force=(*options.selection.force, *converting))
+    """Return what runs the steps of the workflow with these options, as settings have it."""
+    selection = options.selection
+    if options.reconvert:
+        converting = [step.id for step in workflow.steps if step.verb.roles_of(Converter)]
+        selection = replace(selection, force=(*selection.force, *converting))
     resources, workers = project.resources, _processes(project)
     if project.settings.engine.kind == "dask":
         from pipeline.runs.worker import ship
@@ -503,16 +514,19 @@ def cluster_of(
     from pipeline.runs.worker import facts
 
     engine = project.settings.engine
-    certificates = engine.tls.model_dump().items()
+    certificates: dict[str, str] = {}
+    for name, file in engine.tls.model_dump().items():
+        # "" stands for a file that is not set.
+        certificates[name] = str(project.root / file) if file else ""
     return Cluster(
-        engine.address,
-        None if engine.workers == "adaptive" else engine.workers,
-        engine.wait_seconds,
-        {name: file and str(project.root / file) for name, file in certificates},
-        facts(),
-        ship,
-        project.snapshots,
-        tell,
+        address=engine.address,
+        number=None if engine.workers == "adaptive" else engine.workers,
+        wait_seconds=engine.wait_seconds,
+        tls=certificates,
+        facts=facts(),
+        ship=ship,
+        snapshots=project.snapshots,
+        tell=tell,
     )
 
 

@@ -104,7 +104,8 @@ def list_suspects(project: Services, name: str | None = None, limit: int = USUAL
     wanted = ["id", "name", "type", "frequency", "degree", "text_unit_ids"]
     entities = project.snapshots.tables.read(tables["entities"], wanted)
     entities = entities.sort_values(["name", "id"]).reset_index(drop=True)
-    decided = Decided.of(line.decision for line in read_lines(corrections_file(project, workflow)))
+    corrections = read_lines(corrections_file(project, workflow))
+    decided = Decided.of(line.decision for line in corrections)
     notes: list[str] = []
     others = _find_duplicates(project, workflow, entities, decided, notes)
     explain_type = _make_type_test(project, entities)
@@ -115,8 +116,11 @@ def list_suspects(project: Services, name: str | None = None, limit: int = USUAL
         suspect = _examine(row, others.get(row.id), explain_type, decided)
         if suspect:
             found[suspect.kind].append(suspect)
-    listed = [suspect for kind in KINDS for suspect in found[kind]]
-    counts = {kind: len(found[kind]) for kind in KINDS}
+    listed: list[Suspect] = []
+    counts: dict[str, int] = {}
+    for kind in KINDS:
+        listed += found[kind]
+        counts[kind] = len(found[kind])
     return Suspects(listed[:limit], counts, notes, _list_types(project, entities))
 
 
@@ -155,6 +159,7 @@ class Decided:
 
 
 def _pair_of(one: str, other: str) -> frozenset[str]:
+    """Return the match keys of two names, whichever comes first."""
     return frozenset((match_key(one), match_key(other)))
 
 
@@ -169,16 +174,18 @@ def _examine(
     def suspect(kind: Kind, why: str, same: str = "") -> Suspect:
         return Suspect(kind, row.id, row.name, row.type, why, int(row.frequency), same)
 
-    same = other[0] if other else ""
+    name_of_other, why_same = other or ("", "")
     is_kept = key in decided.kept
-    if not is_kept and (why := explain_junk(row.name)):
-        return suspect("junk", why, same)
+    why_junk = "" if is_kept else explain_junk(row.name)
+    if why_junk:
+        return suspect("junk", why_junk, name_of_other)
     if other:
-        return suspect("duplicate", other[1], same)
+        return suspect("duplicate", why_same, name_of_other)
     if is_kept:
         return None
-    if key not in decided.typed and (why := explain_type(row.type)):
-        return suspect("type", why)
+    why_type = "" if key in decided.typed else explain_type(row.type)
+    if why_type:
+        return suspect("type", why_type)
     if row.degree == 0:
         return suspect("orphan", "no relationship leads to it")
     return None
@@ -188,14 +195,16 @@ def explain_junk(name: str) -> str:
     """Return why a name is hardly one, or ""."""
     words = name.split()
     if not _LETTER.search(name):
-        return "a number" if any(map(str.isdigit, name)) else "punctuation alone"
+        has_digit = any(character.isdigit() for character in name)
+        return "a number" if has_digit else "punctuation alone"
     # A script without case, such as Chinese, has words of one character.
     if len(name) == 1 and name.upper() != name.lower():
         return "a single letter"
     if name.casefold() in PRONOUNS:
         return "a pronoun"
-    ends = len(words) >= LEAST_OF_SENTENCE and _END.search(name)
-    if ends or len(words) > MOST_WORDS or len(name) > LONGEST_NAME:
+    ends_like_sentence = len(words) >= LEAST_OF_SENTENCE and _END.search(name)
+    is_too_long = len(words) > MOST_WORDS or len(name) > LONGEST_NAME
+    if ends_like_sentence or is_too_long:
         return "a sentence"
     return ""
 
@@ -249,7 +258,13 @@ def _find_duplicates(
     elif not pairs:
         pairs = list(_compare_names(entities))
     best: dict[str, tuple[float, str, str]] = {}
-    names, counts = known["name"].to_dict(), known["frequency"].to_dict()
+    names = known["name"].to_dict()
+    frequencies = known["frequency"].to_dict()
+
+    def rank(id: str) -> tuple[int, int, str]:
+        # The more frequent name stays; of equally frequent ones, the longer, which says more.
+        return frequencies[id], len(names[id]), names[id]
+
     for one, two, score, why in pairs:
         if one not in names or two not in names:
             continue
@@ -257,9 +272,7 @@ def _find_duplicates(
             continue
         if match_key(names[two]) in decided.gone or match_key(names[one]) in decided.gone:
             continue
-        # The more frequent name stays; of equally frequent ones, the longer, which says more.
-        ranked = sorted((one, two), key=lambda end: (counts[end], len(names[end]), names[end]))
-        less, more = ranked
+        less, more = sorted((one, two), key=rank)
         found = (score, names[more], why)
         best[less] = max(best.get(less, found), found)
     return {id: (name, why) for id, (_, name, why) in best.items()}
@@ -268,12 +281,16 @@ def _find_duplicates(
 def _read_compared(project: Services, workflow: Workflow) -> Iterator[tuple[str, str, float, str]]:
     """Yield the pairs of entities that the last run compared and kept apart, though alike."""
     step = find_step(workflow, RESOLVE)
+    if step is None:
+        return
     tables = project.snapshots.manifest(workflow.name).tables
-    table = tables.get(step.outputs["resolutions"]) if step else None
+    table = tables.get(step.outputs["resolutions"])
     if table is None:
         return
     rows = project.snapshots.tables.read(table)
-    open_pairs = rows[(rows["decision"] == "keep") & (rows["by"] != "person")]
+    is_kept_apart = rows["decision"] == "keep"
+    is_by_person = rows["by"] == "person"
+    open_pairs = rows[is_kept_apart & ~is_by_person]
     every_row: Any = open_pairs.itertuples(index=False)
     for row in every_row:
         why = f"a name like it ({row.rule}; kept apart by {row.by})"
@@ -286,9 +303,8 @@ def _compare_names(entities: pd.DataFrame) -> Iterator[tuple[str, str, float, st
     names = [read_name(name, type) for name, type in cells]
     units = [frozenset(ids) for ids in entities["text_unit_ids"]]
     ids = entities["id"].tolist()
-    for (one, two), comparison in Resolution(
-        names, SIMILARITY, CANDIDATES, text_units=units
-    ).found.items():
+    compared = Resolution(names, SIMILARITY, CANDIDATES, text_units=units).found
+    for (one, two), comparison in compared.items():
         if comparison.outcome in ("same", "perhaps"):
             why = f"a name like it ({comparison.rule})"
             yield ids[one], ids[two], comparison.score, why

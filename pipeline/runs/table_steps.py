@@ -40,13 +40,16 @@ def with_tables(workflow: Workflow, root: Path, corrections: Path) -> Workflow:
     does not merge extractions of text units.
     """
     names_it = any(step.verb.name == READ_TABLE for step in workflow.steps)
-    records = {step.inputs[EXTRACTIONS] for step in workflow.steps if step.verb.name == MERGE}
-    written = {table for step in workflow.steps for table in step.outputs.values()}
-    fits = len(records) == 1 and {DOCUMENTS, TEXT_UNITS} <= written and not _imports(workflow)
+    merged = {step.inputs[EXTRACTIONS] for step in workflow.steps if step.verb.name == MERGE}
+    written: set[str] = set()
+    for step in workflow.steps:
+        written.update(step.outputs.values())
+    cuts_documents = DOCUMENTS in written and TEXT_UNITS in written and not _imports(workflow)
+    fits = cuts_documents and len(merged) == 1
     has_rows = has_tables(root / FOLDER) or has_own_statements(corrections)
     if names_it or not fits or not has_rows:
         return workflow
-    extracted = records.pop()
+    [extracted] = merged
     reading = _asking_of_texts(workflow, extracted)
     steps: list[Step] = []
     for step in workflow.steps:
@@ -95,20 +98,22 @@ def _asking_of_texts(workflow: Workflow, extracted: str) -> Collection[str]:
     These are all that extract records of text units, and others that ask a chat model about each.
     """
     found: set[str] = set()
-    wanted = {extracted}
+    needed_tables = {extracted}
+    # Backwards, so that what a step reads is known before the steps that write it.
     for step in reversed(workflow.steps):
-        reads_units = TEXT_UNITS in step.inputs.values()
-        if wanted & set(step.outputs.values()):
-            wanted |= set(step.inputs.values())
-            if reads_units:
-                found.add(step.id)
-        rows = step.inputs.get(step.verb.rowwise or "")
-        if rows == TEXT_UNITS and step.verb.roles_of(ChatModel):
+        leads_to_records = not needed_tables.isdisjoint(step.outputs.values())
+        if leads_to_records:
+            needed_tables |= set(step.inputs.values())
+        extracts = leads_to_records and TEXT_UNITS in step.inputs.values()
+        is_about_each_unit = step.inputs.get(step.verb.rowwise or "") == TEXT_UNITS
+        asks_about_each = is_about_each_unit and step.verb.roles_of(ChatModel)
+        if extracts or asks_about_each:
             found.add(step.id)
     return found
 
 
 def _read_files_alone(step: Step) -> Step:
+    """Return the step so that it reads the text units of files, and none of a table."""
     return replace(step, inputs=_renamed(step.inputs, TEXT_UNITS, FILE_TEXT_UNITS))
 
 

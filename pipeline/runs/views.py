@@ -68,8 +68,10 @@ class ViewSize:
         if self.documents is None:
             return f"view {self.view}: not made yet with these conditions; the next run makes it"
         sizes = [counted(self.documents, "document")]
-        sizes += [counted(self.text_units, "text unit")] if self.text_units is not None else []
-        sizes += [counted(self.entities, "entity", "entities")] if self.entities is not None else []
+        if self.text_units is not None:
+            sizes.append(counted(self.text_units, "text unit"))
+        if self.entities is not None:
+            sizes.append(counted(self.entities, "entity", "entities"))
         return f"view {self.view}: {', '.join(sizes)} in the last run"
 
 
@@ -113,14 +115,16 @@ def why_no_view(workflow: Workflow, view: str, where: Conditions) -> str:
             f"{place}: step '{deciding}' decides by all documents together which there are;"
             f" {instead}"
         )
-    table_of = {
-        in_view(table, view): table for step in workflow.steps for table in step.outputs.values()
-    }
+    table_by_name_in_view: dict[str, str] = {}
+    for step in workflow.steps:
+        for table in step.outputs.values():
+            table_by_name_in_view[in_view(table, view)] = table
     columns: dict[str, Any] = {}
     for step in steps_of_view(workflow, view, where):
-        for name, table in step.outputs.items():
-            if table in table_of:
-                columns[table_of[table]] = step.writes[name].columns
+        for name, table_of_view in step.outputs.items():
+            table = table_by_name_in_view.get(table_of_view)
+            if table is not None:
+                columns[table] = step.writes[name].columns
     try:
         require_columns(columns)
     except UsageError as error:
@@ -148,11 +152,13 @@ def steps_of_view(workflow: Workflow, view: str, where: Conditions) -> tuple[Ste
 
 def _ancestors(workflow: Workflow, table: str) -> set[str]:
     """Return the ids of the steps that write the table, and of those whose tables it depends on."""
-    tables, found = {table}, set[str]()
+    needed_tables = {table}
+    found: set[str] = set()
+    # Backwards, so that what a step reads is known before the steps that write it.
     for step in reversed(workflow.steps):
-        if tables & set(step.outputs.values()):
+        if not needed_tables.isdisjoint(step.outputs.values()):
             found.add(step.id)
-            tables |= set(step.inputs.values())
+            needed_tables |= set(step.inputs.values())
     return found
 
 
@@ -204,10 +210,8 @@ class _ViewSteps:
         elif step.verb.name == SUMMARIZE:
             self._join_descriptions(step)
         elif _can_do_without(step):
-            roles = step.verb.roles
-            others = {
-                role: name for role, name in step.models.items() if roles[role] is not ChatModel
-            }
+            kinds, models = step.verb.roles, step.models.items()
+            others = {role: name for role, name in models if kinds[role] is not ChatModel}
             self._run_again(replace(step, prompts={}, models=others))
 
     def _join_descriptions(self, step: Step) -> None:
@@ -235,6 +239,7 @@ class _ViewSteps:
         self.steps.append(replace(step, id=id, params=params, inputs=inputs, outputs=outputs))
 
     def _take_over(self, step: Step) -> None:
+        """Add a step for each table of the step that takes the rows of the view's text units."""
         if TEXT_UNITS not in self.tables:
             return
         tables = {name: table for name, table in step.outputs.items() if name != REJECTS}
@@ -252,9 +257,11 @@ class _ViewSteps:
         inputs: Mapping[str, str],
         outputs: Mapping[str, str],
     ) -> None:
+        """Add a step whose id says of which view it is."""
         self.steps.append(Step(in_view(id, self.view), verb, params, inputs, outputs))
 
     def _table_of_view(self, table: str) -> str:
+        """Return the view's table in place of one of the workflow."""
         return self.tables.setdefault(table, in_view(table, self.view))
 
 
@@ -262,13 +269,17 @@ def _tells_of_text_units(step: Step) -> bool:
     """Check that the step decides about each text unit by itself, and that its rows name the text
     unit."""
     law = step.verb.law
-    units = (TEXT_UNITS, FILE_TEXT_UNITS, OWN_TEXT_UNITS)
-    reads = step.verb.rowwise and step.inputs[step.verb.rowwise] in units
+    rowwise = step.verb.rowwise
+    if law is None or rowwise is None:
+        return False
+    reads_text_units = step.inputs[rowwise] in (TEXT_UNITS, FILE_TEXT_UNITS, OWN_TEXT_UNITS)
     tables = [name for name in step.outputs if name != REJECTS]
-    return bool(reads and law and all(law.row_of.get(name) == "text_unit_id" for name in tables))
+    rows_name_units = all(law.row_of.get(name) == "text_unit_id" for name in tables)
+    return reads_text_units and rows_name_units
 
 
 def _can_do_without(step: Step) -> bool:
     """Check that the step's chat models and prompts are optional for its verb."""
-    asked = {role for role in step.models if step.verb.roles[role] is ChatModel}
-    return asked | set(step.prompts) <= step.verb.optional
+    chat_roles = {role for role in step.models if step.verb.roles[role] is ChatModel}
+    prompt_roles = set(step.prompts)
+    return chat_roles | prompt_roles <= step.verb.optional

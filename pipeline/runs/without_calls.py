@@ -132,11 +132,10 @@ class SilentEmbedding(EmbeddingModel):
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         self.tally.keys |= embedding_keys(self.recorded, texts)
         found = recall_vectors(self.cache, self.recorded, texts)
-        self.missing.texts |= {
-            key: self.tally.tokenizer.count(text) for key, text in found.missing.items()
-        }
         width = next((len(vector) for vector in found.known.values()), self.dimensions)
-        found.known.update({key: np.zeros(width, dtype=np.float32) for key in found.missing})
+        for key, text in found.missing.items():
+            self.missing.texts[key] = self.tally.tokenizer.count(text)
+            found.known[key] = np.zeros(width, dtype=np.float32)
         return found.stack(width)
 
 
@@ -175,12 +174,17 @@ def run_quietly(
 
 def notes_on_waiting(reports: Iterable[StepReport]) -> list[str]:
     """Return a note for each step of which something waits for the next run."""
-    return [
-        f"{report.step}: {counted(report.waiting, 'request')} to a model"
-        f" {'waits' if report.waiting == 1 else 'wait'} for the next run; its former rows are kept"
-        for report in reports
-        if report.waiting
-    ]
+    notes: list[str] = []
+    for report in reports:
+        if not report.waiting:
+            continue
+        requests = counted(report.waiting, "request")
+        wait = "waits" if report.waiting == 1 else "wait"
+        notes.append(
+            f"{report.step}: {requests} to a model {wait} for the next run; its former rows are"
+            " kept"
+        )
+    return notes
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,8 @@ class QuietSteps:
                 f"step '{step.id}': never completed, and this run asks no model; 'graphmill run"
                 f" {self.workflow.name}' first"
             )
-        missing, tally = Missing(), Tally(self.resources.tokenizer)
+        missing = Missing()
+        tally = Tally(self.resources.tokenizer)
         width = vector_width(self.snapshots, before.outputs)
 
         def silenced(asked: Asked) -> Asked:
@@ -230,18 +235,21 @@ class QuietSteps:
         last = find_last_run(planned, self.previous, self.snapshots)
         # Rejected rows are tried again as in any run, so that they wait where a run would ask.
         outputs = outputs_of(step, tables, last, self.snapshots, make)
-        retry, components = self._has_passing_errors(outputs), planned.components
+        retry = self._has_passing_errors(outputs)
+        components = planned.components
         if missing:
             # In an object store a table is there only when somebody has made sure of it.
             self.snapshots.tables.keep(outputs.values())
             record = incomplete(step.id, components, outputs, retry)
             looks_back = bool(step.verb.roles_of(LastTables))
-            return Unasked(record, len(missing), before if looks_back else record)
+            noted = before if looks_back else record
+            return Unasked(record, len(missing), noted)
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.save_record(record)
         return Unasked(record, 0, record)
 
     def _has_passing_errors(self, outputs: Mapping[str, Snapshot]) -> bool:
+        """Check that a row was rejected for a reason that may be gone at the next run."""
         if REJECTS not in outputs or not outputs[REJECTS].rows:
             return False
         reasons = self.snapshots.tables.read(outputs[REJECTS], ["reason"])["reason"]
@@ -259,19 +267,24 @@ class QuietSteps:
         if REJECTS in made:
             rejects = made[REJECTS]
             waiting = set(rejects.loc[rejects["reason"] == WAITING, "row_id"])
+        tables = self.snapshots.tables
         for name, frame in frames.items():
             former = before.outputs.get(name)
-            if name == REJECTS or former is None or not self.snapshots.tables.exists(former):
+            if name == REJECTS or former is None or not tables.exists(former):
                 continue
             column = part.law.row_of[name] if part.law else "id"
             columns = list(frame.columns)
-            if waiting and set(columns) <= set(self.snapshots.tables.columns(former)):
+            has_same_columns = set(columns) <= set(tables.columns(former))
+            if waiting and has_same_columns:
                 lacking = sorted(waiting - set(frame[column]))
                 rows = self._read_former(former, column, lacking, columns)
                 if communities is not None:
                     rows = _place_anew(rows, communities)
-                made[name] = pd.concat([frame, rows], ignore_index=True) if len(rows) else frame
-            if {"id", "vector"} <= set(columns):
+                # An empty frame would change the types of the columns.
+                if len(rows):
+                    made[name] = pd.concat([frame, rows], ignore_index=True)
+            has_vectors = "id" in columns and "vector" in columns
+            if has_vectors:
                 made[name] = self._with_former_vectors(made[name], former)
         return made
 
@@ -294,11 +307,13 @@ class QuietSteps:
         self, former: Snapshot, column: str, ids: Sequence[str], columns: Sequence[str]
     ) -> pd.DataFrame:
         """Return these columns of the former rows with these ids."""
-        rows = self.snapshots.tables.select(former, (column,), pa.array(ids, STRING), list(columns))
+        wanted = pa.array(ids, STRING)
+        rows = self.snapshots.tables.select(former, (column,), wanted, list(columns))
         return as_frame(rows)
 
 
 def _place_anew(rows: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
     """Return rows about communities with the place that these have among the others now."""
     places = communities.set_index("id")[PLACE].reindex(rows["id"])
-    return rows.assign(**{name: places[name].to_numpy() for name in PLACE})
+    places_now = {name: places[name].to_numpy() for name in PLACE}
+    return rows.assign(**places_now)

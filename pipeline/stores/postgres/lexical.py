@@ -500,8 +500,8 @@ def _compute_statistics(connection: Connection, workspace: str, visible: Allowed
     """Compute the statistics of the visible documents, as if there were no others."""
     in_workspace = CHUNKS.c.workspace == workspace
     is_visible = visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
-    count = select(func.count()).select_from(CHUNKS).where(in_workspace, is_visible)
-    texts = connection.execute(count).scalar_one()
+    counting = select(func.count()).select_from(CHUNKS).where(in_workspace, is_visible)
+    texts = connection.execute(counting).scalar_one()
     # Ids are digests, so the first ones are as good as a random sample.
     first = select(SEARCHED_COLUMN).where(in_workspace, is_visible)
     first = first.order_by(CHUNKS.c.id).limit(SAMPLE)
