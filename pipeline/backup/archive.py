@@ -269,11 +269,15 @@ def _refuse_double(file: Path, manifest: BackupManifest, archive: zipfile.ZipFil
     """Raise DamagedError if two files have one name or share a member, or a size is not told
     truly."""
     sizes = {info.filename: info.file_size for info in archive.infolist()}
-    named = [member for member in manifest.files if not member.path.endswith("/")]
-    paths = {member.path for member in manifest.files}
-    members = {member.member for member in named}
-    is_double = len(paths) < len(manifest.files) or len(members) < len(named)
-    wrong = [one.path for one in named if sizes.get(one.member) != one.bytes]
-    if is_double or wrong or len(sizes) < len(archive.infolist()):
-        fact = f"{wrong[0]} is not what {MANIFEST} says" if wrong else "a file is in it twice"
-        raise DamagedError(file, fact, NO_USE)
+    # A path that ends so is a folder, which has no member.
+    files = [entry for entry in manifest.files if not entry.path.endswith("/")]
+    for entry in files:
+        if sizes.get(entry.member) != entry.bytes:
+            raise DamagedError(file, f"{entry.path} is not what {MANIFEST} says", NO_USE)
+    paths = {entry.path for entry in manifest.files}
+    members = {entry.member for entry in files}
+    has_double_path = len(paths) < len(manifest.files)
+    has_shared_member = len(members) < len(files)
+    has_double_member = len(sizes) < len(archive.infolist())
+    if has_double_path or has_shared_member or has_double_member:
+        raise DamagedError(file, "a file is in it twice", NO_USE)

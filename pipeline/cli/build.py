@@ -503,9 +503,13 @@ def tune(
 
 
 def _print_tuning(tuning: "Tuning") -> None:
+    """Print what was found of the documents, the prompts that were written, and the cost."""
     found = tuning.findings
-    print(f"domain: {found.domain}\nlanguage: {found.language}\npersona: {found.persona}")
-    print(f"entity types: {', '.join(found.entity_types)}\nexamples: {len(found.examples)}")
+    print(f"domain: {found.domain}")
+    print(f"language: {found.language}")
+    print(f"persona: {found.persona}")
+    print(f"entity types: {', '.join(found.entity_types)}")
+    print(f"examples: {len(found.examples)}")
     for old, new in tuning.prompts.items():
         print(f"prompts/{new}.md  (was {old})")
     cost = "" if tuning.cost is None else f", cost {tuning.cost:.4f}"

@@ -199,25 +199,33 @@ def _print_documents(found: "pd.DataFrame") -> None:
         " title"
     )
     for row in found.to_dict("records"):
-        since = moment(began(row["since"]))[:16] if row["since"] else "-"
-        print(
-            f"{since:<16} {row['text_units']:>7,} {row['entities']:>8,} {row['relationships']:>9,} "
-            f"{len(row['left_out']):>8,}  {row['source']}  {row['title']}".rstrip()
+        since = "-"
+        if row["since"]:
+            # The day and the minute, without seconds and time zone.
+            since = moment(began(row["since"]))[:16]
+        counts = (
+            f"{row['text_units']:>7,} {row['entities']:>8,} {row['relationships']:>9,}"
+            f" {len(row['left_out']):>8,}"
         )
+        print(f"{since:<16} {counts}  {row['source']}  {row['title']}".rstrip())
         for reject in row["left_out"]:
             print(f"{'':<18}{reject['step']}: {reject['reason']}: {reject['message']}")
-    there = found[found["id"] != ""]
-    units = counted(int(there["text_units"].sum()), "text unit")
-    number = int((found["left_out"].str.len() > 0).sum())
+    # Sources without a document have no id.
+    documents = found[found["id"] != ""]
+    units = counted(int(documents["text_units"].sum()), "text unit")
+    has_rejects = found["left_out"].str.len() > 0
+    number = int(has_rejects.sum())
     left_out = f"something was left out of {number:,}" if number else "nothing was left out"
-    print(f"{counted(len(there), 'document')}, {units}; {left_out}")
+    print(f"{counted(len(documents), 'document')}, {units}; {left_out}")
 
 
 def _print_changes(found: "pd.DataFrame") -> None:
+    """Print a line for each changed document, and below them the numbers of each change."""
     for change, source, title in found[["change", "source", "title"]].itertuples(index=False):
         print(f"{change:<7} {source}  {title}".rstrip())
-    counts = found["change"].value_counts()
-    print(", ".join(f"{counts.get(change, 0):,} {change}" for change in ("new", "edited", "gone")))
+    number_of = found["change"].value_counts()
+    counts = [f"{number_of.get(change, 0):,} {change}" for change in ("new", "edited", "gone")]
+    print(", ".join(counts))
 
 
 def _facts(begun: UnfinishedRun | None) -> dict[str, Any] | None:

@@ -240,9 +240,14 @@ class Probe:
     @property
     def hidden_share(self) -> float:
         """The share of the tokens billed as output that the texts of the replies do not show."""
-        billed = sum(call.reply.output_tokens for call in self.answered)
-        shown = sum(self.tokenizer.count(call.reply.text) for call in self.answered)
-        return max(0.0, 1 - shown / billed) if billed else 0.0
+        billed = shown = 0
+        for call in self.answered:
+            billed += call.reply.output_tokens
+            shown += self.tokenizer.count(call.reply.text)
+        if billed == 0:
+            return 0.0
+        # Our tokenizer may count more than the server's.
+        return max(0.0, 1 - shown / billed)
 
     def output_tokens(self, call: Call) -> int:
         """Return the output tokens of a call as the server counts them, or else as our tokenizer
@@ -270,9 +275,14 @@ def canary(needs: Needs, format: Format, tokens: int, tokenizer: Tokenizer) -> t
 
     It contains the planted fact, whatever the number of tokens.
     """
-    asked = partial(opening, needs.extract, format, entity_types=needs.entity_types)
-    bare = sum(tokenizer.count(message["content"]) for message in asked(text=FACT))
-    return asked(text=f"{FACT}\n\n{filler(tokens - bare, tokenizer)}".strip())
+    request_about = partial(opening, needs.extract, format, entity_types=needs.entity_types)
+    tokens_without_filler = 0
+    for message in request_about(text=FACT):
+        tokens_without_filler += tokenizer.count(message["content"])
+    log = filler(tokens - tokens_without_filler, tokenizer)
+    text = f"{FACT}\n\n{log}"
+    # There may be no room for the log.
+    return request_about(text=text.strip())
 
 
 def filler(tokens: int, tokenizer: Tokenizer) -> str:

@@ -91,7 +91,8 @@ def kept_hashes(path: Path) -> dict[bytes, str]:
 
 def keep_hashes(path: Path, hashes: Mapping[bytes, str]) -> None:
     """Write the hashes to the file, if it can be written: a project may be read-only."""
-    entries = b"".join(key + bytes.fromhex(content) for key, content in hashes.items())
+    parts = [key + bytes.fromhex(content) for key, content in hashes.items()]
+    entries = b"".join(parts)
     with suppress(OSError, DiskFullError), new_file(path) as temporary:
         temporary.write_bytes(_check(entries) + entries)
 

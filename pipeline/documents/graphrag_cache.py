@@ -227,9 +227,14 @@ def cache_digest(folder: Path) -> str:
 
 def count_other_replies(cache: GraphragCache) -> dict[str, int]:
     """Return the number of files in each folder of the cache whose content is not taken."""
-    folders = sorted(path for path in cache.folder.iterdir() if path.is_dir())
-    numbers = {path.name: len(list(path.iterdir())) for path in folders}
-    return {name: number for name, number in numbers.items() if number and name not in FROM_TABLES}
+    numbers: dict[str, int] = {}
+    for path in sorted(cache.folder.iterdir()):
+        if not path.is_dir() or path.name in FROM_TABLES:
+            continue
+        number = len(list(path.iterdir()))
+        if number > 0:
+            numbers[path.name] = number
+    return numbers
 
 
 def _read_settings(path: Path) -> Mapping[str, Any]:

@@ -154,7 +154,9 @@ def _stands_alone(text: str, mark: re.Match[str]) -> bool:
     """Return whether blank lines, or the ends of the text, surround the line of a mark."""
     before = text[max(0, mark.start() - 2) : mark.start()]
     after = text[mark.end() : mark.end() + 2]
-    return before in ("", "\n", "\n\n") and after in ("", "\n", "\n\n")
+    # Fewer than two characters are there at the ends of the text.
+    blank = ("", "\n", "\n\n")
+    return before in blank and after in blank
 
 
 def _plain(title: str) -> str:

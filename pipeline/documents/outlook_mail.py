@@ -111,8 +111,15 @@ class _Message:
         paths = self.file.listdir(streams=True, storages=True)
         folders = {path[0] for path in paths if path[0].startswith(_ATTACHMENT)}
         for folder in sorted(folders):
-            names = (self._text(property, f"{folder}/") for property in _ATTACHMENT_NAMES)
-            yield next(filter(None, (" ".join(name.split()) for name in names)), "without a name")
+            yield self._attachment_name(f"{folder}/")
+
+    def _attachment_name(self, folder: str) -> str:
+        """Return the name of the attachment in a folder of the file, on one line."""
+        for property in _ATTACHMENT_NAMES:
+            name = " ".join(self._text(property, folder).split())
+            if name:
+                return name
+        return "without a name"
 
     def _date(self) -> str:
         """Return the time at which the mail was sent, or else delivered, as of a header."""

@@ -161,15 +161,21 @@ def _ruled(content: bytes) -> tuple[str, bool]:
 
     with pdfplumber.open(BytesIO(content)) as file:
         page = file.pages[0]
-        found = [(table.bbox, table.extract()) for table in page.find_tables()]
-        tables = [(box, rows) for box, rows in found if _is_table(rows)]
-        rest = page.filter(lambda item: not any(_is_within(item, box) for box, _ in tables))
-        lines = [(line["top"], line["text"]) for line in rest.extract_text_lines()]
+        boxes: list[tuple[float, float, float, float]] = []
+        # Each part of the page with its distance from the top.
+        parts: list[tuple[float, str]] = []
+        for table in page.find_tables():
+            rows = table.extract()
+            if _is_table(rows):
+                boxes.append(table.bbox)
+                _, top, _, _ = table.bbox
+                parts.append((top, f"\n{as_table(rows)}\n"))
+        rest = page.filter(lambda item: not any(_is_within(item, box) for box in boxes))
+        parts += [(line["top"], line["text"]) for line in rest.extract_text_lines()]
         words = [(word["bottom"], word["x0"], word["x1"]) for word in rest.extract_words()]
-    blocks = [(box[1], f"\n{as_table(rows)}\n") for box, rows in tables]
-    from_top = sorted([*lines, *blocks])
-    is_all = bool(tables) and not _has_columns(words)
-    return "\n".join(text for _, text in from_top), is_all
+    parts.sort()
+    has_all_tables = bool(boxes) and not _has_columns(words)
+    return "\n".join(text for _, text in parts), has_all_tables
 
 
 def _is_table(cells: Sequence[Sequence[str | None]]) -> bool:

@@ -290,7 +290,7 @@ def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) ->
 
 def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotStore) -> int:
     """Count the relationships with an end that no record describes."""
-    # No list of arrays is empty, so that there is something to join where there are no entities.
+    # An empty array first, so that there is one to join where there are no entities.
     stubs = pa.concat_arrays([pa.array([], STRING), *_stubs(entities, snapshots)])
     if not len(stubs):
         return 0

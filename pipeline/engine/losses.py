@@ -158,7 +158,7 @@ def reject_ratio(
         return max(share_of_rows, share_of_records)
     failed = _failures(rejects, step)
     if loaded is None:
-        # Before the first load nothing could be read before, so no failure is new.
+        # There was no load yet, so nothing has failed since the last one.
         new_failures: Counter[str] = Counter()
     else:
         # The difference of Counters has no negative counts: only new failures are left.

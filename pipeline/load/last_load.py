@@ -79,12 +79,13 @@ class LoadedVersions:
 
         ``newest``: the record just written. It stays whatever the clocks of other machines say.
         """
-        others = [kept for kept in self.snapshots.folder.listed(FOLDER) if kept.name != newest]
-        others.sort(key=lambda kept: kept.changed, reverse=True)
-        records = [kept for kept in others if kept.name.endswith(".json")]
+        others = [file for file in self.snapshots.folder.listed(FOLDER) if file.name != newest]
+        others.sort(key=lambda file: file.changed, reverse=True)
+        # Earlier versions of the software wrote files of other names here.
+        records = [file.name for file in others if file.name.endswith(".json")]
+        # The newest record is one of those that stay.
         stay = records[: KEPT - 1]
-        # Earlier versions of the software wrote other files here.
-        self.snapshots.folder.delete([kept.name for kept in others if kept not in stay])
+        self.snapshots.folder.delete([file.name for file in others if file.name not in stay])
 
 
 def _record_name(version: str) -> str:

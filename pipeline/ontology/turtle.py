@@ -209,7 +209,10 @@ class _Reader:
         """Add the first class that the class is a subclass of; a type has one parent."""
         for parent in sorted(self.graph.objects(node, self.rdfs.subClassOf)):
             # Reasoners write that each class is a subclass of itself.
-            if parent in entity_types and parent != node and "parent" not in one:
+            is_itself = parent == node
+            if parent in entity_types and not is_itself:
+                if "parent" in one:
+                    return
                 one["parent"] = entity_types[parent]["name"]
                 self._use(node, self.rdfs.subClassOf, parent)
 

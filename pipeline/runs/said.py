@@ -76,7 +76,8 @@ def what_was_said(
     found = _select(project, entities, "id", [entity_id(entity)], ["id", "text_unit_ids"])
     unit_ids: list[str] = []
     for ids in found["text_unit_ids"]:
-        unit_ids += ids
+        # The cell is an array, which "+=" would add to each item.
+        unit_ids.extend(ids)
     # Records of an earlier version may lack some columns.
     there = project.snapshots.tables.columns(records)
     columns = [column for column in COLUMNS if column in there]

@@ -211,9 +211,13 @@ def _split_types(reply: str) -> tuple[str, ...]:
     Items that are too long for a type are left out, and so are single Latin letters. In a script
     such as Chinese, a single character can be a type.
     """
-    items = (_MARK.sub("", part).lower() for part in _TYPES.split(reply))
-    types = [item for item in items if len(item) <= LONGEST_TYPE and not _is_too_short(item)]
-    return tuple(dict.fromkeys(types))
+    # A dict keeps each type once, in its order.
+    types: dict[str, None] = {}
+    for part in _TYPES.split(reply):
+        item = _MARK.sub("", part).lower()
+        if len(item) <= LONGEST_TYPE and not _is_too_short(item):
+            types[item] = None
+    return tuple(types)
 
 
 def _is_too_short(item: str) -> bool:

@@ -216,7 +216,8 @@ class OpenAIChat(RemoteModel, ChatModel):
         thinking."""
         create = client.chat.completions.with_streaming_response.create
         body = self.endpoint.fetch(create(**self._arguments(request, limit)))
-        return *self.read_counted(body, lambda: self.count(request)), reports_thinking(body)
+        completion, tokens = self.read_counted(body, lambda: self.count(request))
+        return completion, tokens, reports_thinking(body)
 
     def memory(self, repeats: Repeats | None = None) -> RememberedReplies:
         """Return the memory of this model's replies."""

@@ -36,8 +36,10 @@ class Connection:
         """Texts that no message may contain: the values, and the words in values such as "Bearer
         KEY"."""
         values = [*self.headers.values(), *self.query.values()]
-        parts = [part for value in values for part in value.split()]
-        return [secret for secret in (*values, *parts) if len(secret) >= SHORTEST_SECRET]
+        words: list[str] = []
+        for value in values:
+            words += value.split()
+        return [secret for secret in [*values, *words] if len(secret) >= SHORTEST_SECRET]
 
     def client_arguments(self, where: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the arguments of an OpenAI client. ``query`` is the query of the address itself.

@@ -69,9 +69,12 @@ class EndpointReranker(RemoteModel):
 
     @made_once
     def endpoint(self) -> Endpoint:
+        # The client adds "/rerank" itself, and the query stays behind it.
         address, mark, query = self.base_url.partition("?")
-        address = address.rstrip("/").removesuffix("/rerank") + mark + query
-        return self.connect(self.where, self.model, address, self.api_key, self.timeout)
+        root = address.rstrip("/").removesuffix("/rerank")
+        return self.connect(
+            self.where, self.model, f"{root}{mark}{query}", self.api_key, self.timeout
+        )
 
     def rerank(
         self, query: str, documents: Sequence[str], listener: Listener | None = None

@@ -38,8 +38,10 @@ class StreamedError(ValueError):
         self.body = said if isinstance(said, dict) else {"message": str(said)}
         self.code = self.body.get("code")
         # Servers put the HTTP status into ``code``. An error without one is a server error.
-        self.status_code = self.code if isinstance(self.code, int) and self.code >= 400 else 500
-        super().__init__(str(self.body.get("message") or self.body))
+        has_status = isinstance(self.code, int) and self.code >= 400
+        self.status_code = self.code if has_status else 500
+        message = self.body.get("message") or self.body
+        super().__init__(str(message))
 
 
 def lines_in_time(pieces: Iterable[bytes], seconds: float) -> Iterator[str]:

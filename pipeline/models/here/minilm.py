@@ -124,9 +124,14 @@ def _embed_text(session: "InferenceSession", text: "Encoding") -> np.ndarray:
 
     Texts are not batched, so that nothing is padded and no text waits for a longer one.
     """
-    chunks = [text.ids, *(chunk.ids for chunk in text.overflowing)]
-    vectors = unit(np.stack([_mean_state(session, chunk) for chunk in chunks]))
-    return np.average(vectors, axis=0, weights=[len(chunk) for chunk in chunks])
+    # What is longer than the model can read overflows into chunks of its own.
+    chunks = [text.ids]
+    chunks += [chunk.ids for chunk in text.overflowing]
+    states = [_mean_state(session, chunk) for chunk in chunks]
+    vectors = unit(np.stack(states))
+    # A chunk counts by its length: the last one may be short.
+    lengths = [len(chunk) for chunk in chunks]
+    return np.average(vectors, axis=0, weights=lengths)
 
 
 def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:

@@ -81,9 +81,12 @@ def _embed_text(model: Any, text: str) -> np.ndarray:
     Each part is a call of its own. In a batch, the last bits of a vector would depend on the other
     texts.
     """
-    parts = [text[start : start + CHARACTERS] for start in range(0, len(text), CHARACTERS)]
+    starts = range(0, len(text), CHARACTERS)
+    parts = [text[start : start + CHARACTERS] for start in starts]
     vectors = np.stack([model.encode(part) for part in parts])
-    return np.average(vectors, axis=0, weights=[len(part) for part in parts])
+    # A part counts by its length: the last one may be short.
+    lengths = [len(part) for part in parts]
+    return np.average(vectors, axis=0, weights=lengths)
 
 
 @cache

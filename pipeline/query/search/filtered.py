@@ -264,17 +264,18 @@ class FilteredGraph:
 
     def _visible_dots(self, rows: Sequence[Dot]) -> list[Dot]:
         """Return the dots of visible entities, without the place that all documents decide."""
-        visible = self.entities([row.id for row in rows])
-        type_of = {entity.id: entity.type for entity in visible}
-        return [
-            replace(row, type=type_of[row.id], x=None, y=None) for row in rows if row.id in type_of
-        ]
+        entities = self.entities([row.id for row in rows])
+        type_of = {entity.id: entity.type for entity in entities}
+        visible = [row for row in rows if row.id in type_of]
+        return [replace(row, type=type_of[row.id], x=None, y=None) for row in visible]
 
     def _visible_lines(self, rows: Sequence[Line]) -> list[Line]:
         """Return the lines of visible relationships, each with the first visible keyword or ""."""
-        visible = self.relationships([row.id for row in rows])
-        keyword_of = {link.id: next(iter(link.keywords), "") for link in visible}
-        return [replace(row, keyword=keyword_of[row.id]) for row in rows if row.id in keyword_of]
+        keyword_of: dict[str, str] = {}
+        for link in self.relationships([row.id for row in rows]):
+            keyword_of[link.id] = next(iter(link.keywords), "")
+        visible = [row for row in rows if row.id in keyword_of]
+        return [replace(row, keyword=keyword_of[row.id]) for row in visible]
 
     def _visible_relationships(self, rows: Sequence[Relationship]) -> list[Relationship]:
         visible, entirely = self._visible_rows("relationships", rows)

@@ -52,9 +52,10 @@ class VisiblePassages(NarrowedDocuments):
     def nearest(
         self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
     ) -> list[Hits]:
+        # Only a text unit is of one document: searches of other tables find nothing.
         of_text_units = [search for search in searches if search.table == "chunks"]
-        found = iter(self.vectors.nearest(of_text_units, within, (*self.allowed, *rights)))
-        return [next(found) if search.table == "chunks" else [] for search in searches]
+        hits = iter(self.vectors.nearest(of_text_units, within, (*self.allowed, *rights)))
+        return [next(hits) if search.table == "chunks" else [] for search in searches]
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
         return self.vectors.nearest_of(table, self._visible_units(table, ids), vector, limit)

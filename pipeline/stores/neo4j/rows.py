@@ -92,12 +92,16 @@ def as_read(table: str, records: Sequence[Sequence[Any]], columns: Sequence[str]
 
     A value of another type than a load writes counts as missing: somebody has changed it by hand.
     """
-    cells_of = dict(zip(columns, zip(*records, strict=True), strict=True))
-    found = pd.DataFrame({name: _read_cells(table, name, cells_of[name]) for name in columns})
-    kinds: dict[str, Kind] = {
-        name: _kind_of(table, name) for name in sorted(columns) if name != "row_hash"
-    }
-    return found.assign(content_hash=pd.Series(digests(found, kinds), dtype=str))
+    cells_of_columns = zip(*records, strict=True)
+    read: dict[str, Any] = {}
+    for name, cells in zip(columns, cells_of_columns, strict=True):
+        read[name] = _read_cells(table, name, cells)
+    found = pd.DataFrame(read)
+    # Contents are hashed over the other columns, in the order of their names.
+    hashed = sorted(name for name in columns if name != "row_hash")
+    kinds: dict[str, Kind] = {name: _kind_of(table, name) for name in hashed}
+    content_hashes = pd.Series(digests(found, kinds), dtype=str)
+    return found.assign(content_hash=content_hashes)
 
 
 def _kind_of(table: str, column: str) -> Kind:
@@ -176,7 +180,8 @@ def as_written(table: str, rows: pd.DataFrame, limit: int) -> list[list[Any]]:
     stored = as_stored(rows, limit) if table in WRITTEN else rows
     if PROPERTIES in stored:
         stored = stored.assign(properties=stored[PROPERTIES].map(_write_properties))
-    columns = [_list_cells(stored[name]) for name in WRITTEN.get(table, stored.columns)]
+    names = WRITTEN.get(table, stored.columns)
+    columns = [_list_cells(stored[name]) for name in names]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -256,16 +261,20 @@ def state_of(rows: pa.Table) -> TableState:
 
 def together(some: TableState, others: TableState) -> TableState:
     """Return the state of the rows of both states."""
-    pairs = zip(_parse_checksum(some), _parse_checksum(others), strict=True)
-    sums = [one + other for one, other in pairs]
-    return TableState(some.rows + others.rows, "-".join(map(str, sums)))
+    hashes_of_some, ids_of_some = _parse_checksum(some)
+    hashes_of_others, ids_of_others = _parse_checksum(others)
+    hashes = hashes_of_some + hashes_of_others
+    ids = ids_of_some + ids_of_others
+    return TableState(some.rows + others.rows, f"{hashes}-{ids}")
 
 
 def without(all: TableState, some: TableState) -> TableState:
     """Return the state of the rows of ``all`` that are not in ``some``."""
-    pairs = zip(_parse_checksum(all), _parse_checksum(some), strict=True)
-    differences = [whole - part for whole, part in pairs]
-    return TableState(all.rows - some.rows, "-".join(map(str, differences)))
+    hashes_of_all, ids_of_all = _parse_checksum(all)
+    hashes_of_some, ids_of_some = _parse_checksum(some)
+    hashes = hashes_of_all - hashes_of_some
+    ids = ids_of_all - ids_of_some
+    return TableState(all.rows - some.rows, f"{hashes}-{ids}")
 
 
 def _parse_checksum(state: TableState) -> list[int]:

@@ -176,9 +176,13 @@ class Neo4jStore(Neo4jDrawing):
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         rows: list[tuple[str, str, int]] = []
         for id, units, pairs in self.whole_rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
-            neighbours_of = dict(pairs)
-            rows += [(id, unit, neighbours_of.get(unit, 0)) for unit in set(units)]
-        return [SharedUnit(*row) for row in sorted(rows)]
+            # Units that no neighbour shares are not among the pairs.
+            neighbours_of_unit = dict(pairs)
+            for unit in set(units):
+                neighbours = neighbours_of_unit.get(unit, 0)
+                rows.append((id, unit, neighbours))
+        rows.sort()
+        return [SharedUnit(*row) for row in rows]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         return self.records(Membership, cypher.COMMUNITIES_OF, ids=list(entity_ids), level=level)

@@ -157,12 +157,12 @@ class Neo4jWriter:
         Return the checksums of the tables from which they are counted; they are kept with the
         counts.
         """
-        of = " ".join(states[table].checksum for table in ("sourced_edges", "communities"))
-        counted = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
-        is_known = counted is not None and counted.value() == of
-        if self.relinked or not is_known or self._are_miscounted():
+        counted_of = f"{states['sourced_edges'].checksum} {states['communities'].checksum}"
+        record = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
+        is_counted = record is not None and record.value() == counted_of
+        if self.relinked or not is_counted or self._are_miscounted():
             self._execute(self.around, [(cypher.DELETE_BETWEEN, {}), (cypher.COUNT_BETWEEN, {})])
-        return of
+        return counted_of
 
     def _are_miscounted(self) -> bool:
         """Check for counts that somebody has changed by hand."""
