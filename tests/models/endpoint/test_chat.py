@@ -465,13 +465,13 @@ def test_a_stream_that_is_cut_is_counted_and_gives_its_place_back(
     assert one_place.complete(ask("another"))[0].text == "reply to another"
 
 
-def test_a_reply_of_one_asker_is_served_to_nobody_else(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_reply_of_one_caller_is_served_to_nobody_else(chat: OpenAIChat, openai: OpenAIServer):
     [shared] = ask("what is it")
-    [mine] = [replace(shared, asker="mine")]
+    [mine] = [replace(shared, caller="mine")]
     assert [reply.cached for request in (mine, shared, mine, shared) for reply in chat.complete([request])] == [  # noqa: E501
         False, False, True, True,
     ]  # fmt: skip
-    list(chat.stream(replace(shared, asker="other")))
+    list(chat.stream(replace(shared, caller="other")))
     assert openai.count("chat") == 3
 
 
