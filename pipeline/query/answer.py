@@ -150,15 +150,23 @@ class Answer:
             "unsupported_citations": self.unsupported_citations,
             "cites_nothing": self.cites_nothing,
             "notes": list(self.notes),
+            **(self._likely_json() if evidence and self.request.only_need_context else {}),
         }
 
     def data_json(self) -> dict[str, Any]:
         """Return the JSON without the text, for a question that no model has answered."""
         data = {name: value for name, value in self.to_json().items() if name != "answer"}
+        return {**data, **self._likely_json()}
+
+    def _likely_json(self) -> dict[str, Any]:
+        """Return the sentence that is most likely to answer, by its name; empty if there is none.
+
+        It names a reference, so it is left out with the references.
+        """
         best = find_best_sentence(self.context.references, self.request.query)
-        if best is not None and self.request.include_references:
-            data["most_likely"] = {"text": best[0], "number": best[1]}
-        return data
+        if best is None or not self.request.include_references:
+            return {}
+        return {"most_likely": {"text": best[0], "number": best[1]}}
 
     def sources_json(self) -> dict[str, Any]:
         """Return the references, and number, id, level and title of the cited reports."""

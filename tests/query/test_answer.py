@@ -337,3 +337,16 @@ def test_reranking_can_be_left_out_and_may_fail():
     broken = shown(Broken())
     assert column(broken.context.chunks.records, "id") == plain
     assert broken.notes == ("not reranked: models.rerank.default: no answer",)
+
+
+def test_evidence_as_json_has_the_sentence_most_likely_to_answer_in_each_form():
+    asked_for = question(query="Who taught Bea?", mode="naive", only_need_context=True)
+    found = answer(asked_for, resources(village()))
+    likely = found.data_json()["most_likely"]
+    assert "Bea" in likely["text"]
+    assert found.to_json()["most_likely"] == likely
+    assert "most_likely" not in found.to_json(evidence=False)
+    without = answer(
+        asked_for.model_copy(update={"include_references": False}), resources(village())
+    )
+    assert "most_likely" not in without.to_json()
