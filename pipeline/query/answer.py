@@ -22,7 +22,7 @@ from pipeline.query.citations.addresses import Addresses
 from pipeline.query.citations.annotations import Annotation, Cited, Piece
 from pipeline.query.citations.checker import Citations
 from pipeline.query.context import Context, Reference
-from pipeline.query.evidence_answer import build_evidence_answer, find_best_sentence
+from pipeline.query.evidence_answer import build_evidence_answer, find_likely_sentence
 from pipeline.query.messages import count_tokens
 from pipeline.query.prepare import prepare
 from pipeline.query.prepared import Abstention, PreparedQuery
@@ -163,7 +163,9 @@ class Answer:
 
         It names a reference, so it is left out with the references.
         """
-        best = find_best_sentence(self.context.references, self.request.query)
+        request = self.request
+        references = self.context.references
+        best = find_likely_sentence(self.context, references, request.query, request.prefer)
         if best is None or not self.request.include_references:
             return {}
         return {"most_likely": {"text": best[0], "number": best[1]}}
@@ -241,7 +243,7 @@ def build_fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> An
             "query: mode bypass asks the chat model alone, and none is configured; set"
             " OPENAI_API_KEY"
         )
-    text, cited = build_evidence_answer(prepared.context, request.query)
+    text, cited = build_evidence_answer(prepared.context, request.query, request.prefer)
     return AnswerText(text, "", cited)
 
 

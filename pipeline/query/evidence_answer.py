@@ -10,6 +10,7 @@ from pipeline.query.citations.annotations import Annotation, Cited
 from pipeline.query.context import Context, Reference
 from pipeline.query.entity_table import Marks, describe_properties, group_attributes
 from pipeline.query.marks import inert
+from pipeline.query.search.versions import find_preferred
 from pipeline.stores.records import Relationship
 from pipeline.text.ids import words
 from pipeline.text.sentences import sentence_spans
@@ -45,7 +46,9 @@ _JOINED_SIDES = re.compile(
 )
 
 
-def build_evidence_answer(context: Context, question: str = "") -> tuple[str, Cited]:
+def build_evidence_answer(
+    context: Context, question: str = "", prefer: str = "relevance"
+) -> tuple[str, Cited]:
     """Return a text of the best reports, passages, facts and properties, and its citations.
 
     The first line is NOTICE. The sentence that shares most with the question comes next. Of a
@@ -55,7 +58,7 @@ def build_evidence_answer(context: Context, question: str = "") -> tuple[str, Ci
     ordered = take_sides_in_turn(context.references, question)
     references = ordered[:PASSAGES]
     passages = [_passage(entry) for entry in references]
-    best = find_best_sentence(references, question)
+    best = find_likely_sentence(context, references, question, prefer)
     first = [] if best is None else [f"{BEST}{best[0]} [{best[1]}]"]
     reports = [
         f"Report {report.number}: {inert(report.title)}. {_shorten(report.summary)}"
@@ -111,13 +114,42 @@ def take_sides_in_turn(references: Sequence[Reference], question: str) -> list[R
     return [*in_turn, *remaining]
 
 
-def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[str, int] | None:
+def find_likely_sentence(
+    context: Context, references: Sequence[Reference], question: str, prefer: str
+) -> tuple[str, int] | None:
+    """Return the best sentence of the references and its number, of versions that of the newest.
+
+    Of a newer version one shared word is enough, since its subject is known to be the same. One
+    that shares none is passed over. ``prefer`` is the option of the request.
+    """
+    best = find_best_sentence(references, question)
+    if best is None:
+        return None
+    passages = context.chunks.records
+    newer_than = find_preferred(passages, question, prefer)
+    newer_numbers = {
+        passage.number: {other.number for other in newer_than[passage.id]} for passage in passages
+    }
+    remaining = references
+    while True:
+        newer = newer_numbers.get(best[1], set())
+        # The best one is not newer than itself, so fewer remain each time.
+        remaining = [entry for entry in remaining if entry.id in newer]
+        of_newer = find_best_sentence(remaining, question, fewest_words=1)
+        if of_newer is None:
+            return best
+        best = of_newer
+
+
+def find_best_sentence(
+    references: Sequence[Reference], question: str, fewest_words: int = 2
+) -> tuple[str, int] | None:
     """Return the sentence that shares the rarest words with the question, and its reference's id.
 
     A word counts by its rarity in the passages. A word of the passage's title counts half, in every
     sentence: all of them are about it, so it does not tell which of them answers. Headings and
     tables are no sentences. Of equal sentences the first counts. The result is None if no sentence
-    has two words of the question, together with the title.
+    has ``fewest_words`` of the question, together with the title.
     """
     question_words = set(words(question))
     asked = _content_words(question)
@@ -136,7 +168,7 @@ def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[
                 # A name that the question has, on a line of its own, answers nothing.
                 continue
             shared = asked & sentence_words
-            if not shared or len(shared | in_title) < 2:
+            if not shared or len(shared | in_title) < fewest_words:
                 continue
             score = score_of_title + sum(weights[word] for word in shared - in_title)
             if any(character.isdigit() for character in sentence):

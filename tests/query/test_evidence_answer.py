@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from pipeline.query.context import Context, build_context
 from pipeline.query.evidence_answer import (
     BEST,
@@ -40,6 +42,30 @@ def test_the_sentence_that_answers_comes_first_and_is_cited():
     text, cited = build_evidence_answer(shown, "Where stands the mill?")
     assert text.splitlines()[2] == f"{BEST}The mill stands at Dunlin. [2]"
     assert cited.sources == [2, 1]
+
+
+def test_of_versions_the_newest_that_says_something_of_it_is_cited():
+    def memo(number: int, text: str, date: str) -> Passage:
+        passage = Passage(**chunk(f"c{number}", text, f"doc-{number}"))
+        return replace(passage, title="Memo on coffee", metadata={"date": date})
+
+    memos = [
+        memo(1, "Tea is served.", "2026"),
+        memo(2, "Coffee is free for all.", "2025"),
+        memo(3, "Coffee currently costs 2 crowns a cup.", "2021"),
+    ]
+    asked = question(mode="graph", max_total_tokens=100_000)
+    shown = build_context(asked, Evidence(), memos, CharacterTokens(), 0)
+
+    def best(text: str, prefer: str = "relevance") -> str:
+        return build_evidence_answer(shown, text, prefer)[0].splitlines()[2]
+
+    costs = f"{BEST}Coffee currently costs 2 crowns a cup. [3]"
+    free = f"{BEST}Coffee is free for all. [2]"
+    assert best("How much does coffee cost currently?") == free
+    assert best("How much does a cup of coffee cost?") == costs
+    assert best("How much does a cup of coffee cost?", "newest") == free
+    assert best("What did coffee currently cost in 2021?") == costs
 
 
 def test_a_title_that_the_question_names_is_no_answer():

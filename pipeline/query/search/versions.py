@@ -53,11 +53,8 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
     and different dates count as versions. In a question for the newest (``wants_newest``), so do
     documents with the same title and different dates. A question that names a year keeps the order.
     """
-    newest = wants_newest(question, prefer)
-    if YEAR.search(question) and not newest:
-        return list(passages)
     compared = passages[:MOST_COMPARED]
-    newer_than = find_newer(compared, by_date=newest)
+    newer_than = find_preferred(compared, question, prefer)
     placed: dict[str, Passage] = {}
 
     def place(passage: Passage, before: frozenset[str]) -> None:
@@ -76,6 +73,20 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
         if passage.id not in placed:
             place(passage, frozenset())
     return [*placed.values(), *passages[MOST_COMPARED:]]
+
+
+def find_preferred(
+    passages: Sequence[Passage], question: str, prefer: str
+) -> dict[str, list[Passage]]:
+    """Return the id of each passage -> the newer ones that the question prefers to it.
+
+    In a question for the newest (``wants_newest``) documents with the same title and different
+    dates are versions too. A question that names a year prefers none.
+    """
+    newest = wants_newest(question, prefer)
+    if YEAR.search(question) and not newest:
+        return {passage.id: [] for passage in passages}
+    return find_newer(passages, by_date=newest)
 
 
 def find_newer(passages: Sequence[Passage], by_date: bool = False) -> dict[str, list[Passage]]:
