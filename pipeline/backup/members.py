@@ -47,7 +47,7 @@ OF_PROCESSES = frozenset(
     }
 )
 SQLITE = b"SQLite format 3\x00"
-SQLITE_ASIDE = ("-wal", "-shm", "-journal")
+SQLITE_COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 @dataclass
@@ -187,7 +187,7 @@ def _is_of_process(name: str) -> bool:
 
 def _is_beside_sqlite(path: Path) -> bool:
     """Return whether a file is a journal of a database, whose copy has what is in it."""
-    suffix = next((one for one in SQLITE_ASIDE if path.name.endswith(one)), None)
+    suffix = next((one for one in SQLITE_COMPANIONS if path.name.endswith(one)), None)
     if suffix is None:
         return False
     database = path.with_name(path.name.removesuffix(suffix))

@@ -9,8 +9,8 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.backup.archive import ArchiveReader, BackupManifest, open_backup
 from pipeline.backup.beside import path_beside
 from pipeline.backup.erased_again import erase_again
-from pipeline.backup.members import SQLITE_ASIDE
+from pipeline.backup.members import SQLITE_COMPANIONS
 from pipeline.backup.schedules import move_schedules
 from pipeline.backup.settings_text import with_values
 from pipeline.backup.write import SNAPSHOTS
@@ -42,7 +42,7 @@ from pipeline.runs.owner import OWNER_FILE, has_project
 from pipeline.runs.services import Services
 from pipeline.settings.file import read_settings
 from pipeline.settings.schema import EMBEDDED, Settings
-from pipeline.stores.base import Advanced, silent
+from pipeline.stores.base import Advanced, Live, silent
 from pipeline.stores.loaded_workspaces import FILE as LOADED
 
 LIST_ASIDE = "data/purged-without-key.json"
@@ -138,14 +138,15 @@ def restore_files(
             PurgedDocuments.of(temporary).take_over(PurgedDocuments.at(listed, manifest.owner))
         notes = _put_unusable_list_aside(temporary)
         notes += move_schedules(temporary, original, folder, settings)
-        again = _purge_again(temporary, overrides, settings, notes)
+        purged_again, notes_on_purges = _purge_again(temporary, overrides, settings)
+        notes += notes_on_purges
         if listed is None:
             notes.append(
                 f"restore: what was purged or erased after {manifest.created} is not known here, so"
                 f" it is back; restore with --purged and the present {LIST} to remove it again"
             )
         _publish(temporary, folder, manifest.mode)
-    return RestoredFiles(folder, manifest, is_copy, tuple(again), tuple(notes))
+    return RestoredFiles(folder, manifest, is_copy, tuple(purged_again), tuple(notes))
 
 
 def why_not_load(project: Services) -> str:
@@ -153,17 +154,29 @@ def why_not_load(project: Services) -> str:
 
     A database that others share may show what the original has loaded.
     """
+    conflict = _first_conflict(project)
+    if conflict is None:
+        return ""
+    store, name, live = conflict
+    return (
+        f"workspace '{name}' of {store}: it shows what {live.place or 'another folder'} has"
+        " loaded, so it is left as it is; to have a copy beside it, set another workspace"
+        f" in {project.root / SETTINGS}, then 'graphmill -C {project.root} load'; to"
+        " replace what it shows, run that command without another workspace"
+    )
+
+
+def _first_conflict(project: Services) -> tuple[str, str, Live] | None:
+    """Return the first workspace of the project that a store already shows, or None.
+
+    The result is the name of the store, that of the workspace, and what is loaded there.
+    """
     names = {workspace.name for workspace in project.loads_into}
     for store, lives in project.workspaces().items():
-        for name in sorted(names & set(lives)):
-            live = lives[name]
-            return (
-                f"workspace '{name}' of {store}: it shows what {live.place or 'another folder'} has"
-                " loaded, so it is left as it is; to have a copy beside it, set another workspace"
-                f" in {project.root / SETTINGS}, then 'graphmill -C {project.root} load'; to"
-                " replace what it shows, run that command without another workspace"
-            )
-    return ""
+        shown = sorted(names & set(lives))
+        if shown:
+            return store, shown[0], lives[shown[0]]
+    return None
 
 
 def _refuse_used(folder: Path) -> None:
@@ -182,7 +195,8 @@ def _refuse_too_large(backup: ArchiveReader, folder: Path) -> None:
 
 
 def _extract(backup: ArchiveReader, folder: Path, advanced: Advanced) -> None:
-    """Write all files. The folder is new and has no links, so no name can lead out of it."""
+    """Write all files. No name can lead out of the folder: it is new and has no links, and the
+    archive's reader refuses names with ".." or a leading slash."""
     members = backup.manifest.files
     for done, member in enumerate(members, start=1):
         path = folder / member.path
@@ -194,6 +208,7 @@ def _extract(backup: ArchiveReader, folder: Path, advanced: Advanced) -> None:
             with path.open("xb") as target:
                 for chunk in backup.content(member):
                     target.write(chunk)
+            # A purge must be able to read and rewrite any file, whatever its permissions were.
             path.chmod(member.mode | 0o600)
             if member.mtime:
                 os.utime(path, (member.mtime, member.mtime))
@@ -214,20 +229,21 @@ def _make_copy(folder: Path, owner: str, workspace: str | None) -> None:
     path, settings = folder / SETTINGS, read_settings(folder)
     changes: dict[tuple[str | int, ...], str] = {}
     if workspace is not None:
-        changes["workspace",] = workspace
+        changes[("workspace",)] = workspace
     if settings.owner:
         # Rows of an owner that settings name would be those of the original too.
-        changes["owner",] = ""
+        changes[("owner",)] = ""
     if changes:
         write_text(path, with_values(path.read_text(encoding="utf-8"), changes))
     database = settings.own_cache(folder)
     if database is not None and database.is_file():
+        # The first closes the connection, the second commits: a connection alone does not close.
         with closing(sqlite3.connect(database)) as connection, connection:
             for table in ("completions", "embeddings", "conversions"):
                 statement = f"UPDATE {table} SET owner = ? WHERE owner = ?"  # noqa: S608 - constants
                 connection.execute(statement, (new, settings.owner or owner))
             connection.execute("DELETE FROM batches")
-        for suffix in SQLITE_ASIDE:
+        for suffix in SQLITE_COMPANIONS:
             database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
 
 
@@ -249,9 +265,9 @@ def _put_unusable_list_aside(folder: Path) -> list[str]:
 
 
 def _purge_again(
-    folder: Path, overrides: Sequence[str], settings: Settings, notes: list[str]
-) -> list[str]:
-    """Purge what the list of purged documents names, and return the names; add to the notes.
+    folder: Path, overrides: Sequence[str], settings: Settings
+) -> tuple[list[str], list[str]]:
+    """Purge what the list of purged documents names. Return the names, and notes.
 
     Nothing outside of the folder is opened or changed, for it may be the original's: databases, a
     cache, a bucket, documents, exports and batches at an endpoint.
@@ -261,33 +277,60 @@ def _purge_again(
     own = read_settings(folder, alone)
     with closing(Services(folder, own, overrides=tuple(alone))) as project:
         found = PurgedDocuments.of(folder).among(KnownDocuments(project).all)
-        # What the loaded workspaces show is not this restore's to change.
-        loaded = folder / LOADED
-        aside = loaded.read_bytes() if loaded.exists() else None
-        loaded.unlink(missing_ok=True)
-        # A purge is made of the last tables, so these must follow the corrections by now.
-        notes += erase_again(project)
-        for document, day in found.items():
-            notes += _take_out_of_file(project, document)
-            try:
-                if KnownDocuments(project).has(document) or _file_of(project, document):
-                    purge(project, document, abandons_batches=False)
-            except GraphmillError as error:
-                raise DataError(
-                    f"restore: {document} was purged on {day}, and the backup has it, but it cannot"
-                    f" be purged from it, so nothing is restored; use another backup. The reason:"
-                    f" {error}"
-                ) from error
-        if aside is not None:
-            loaded.write_bytes(aside)
+        with _loaded_workspaces_hidden(folder):
+            # Erase first: a purge works on the newest tables, which must lack the persons by then.
+            notes = erase_again(project)
+            for document, day in found.items():
+                notes += _take_out_of_file(project, document)
+                _purge_document_again(project, document, day)
     shutil.rmtree(folder / ELSEWHERE)
-    return list(found)
+    return list(found), notes
+
+
+@contextmanager
+def _loaded_workspaces_hidden(folder: Path) -> Iterator[None]:
+    """Hide the list of loaded workspaces while the block runs: what they show is not this
+    restore's to change.
+
+    If the block fails, the list is not written again, for the whole folder is deleted.
+    """
+    path = folder / LOADED
+    content = path.read_bytes() if path.exists() else None
+    path.unlink(missing_ok=True)
+    yield
+    if content is not None:
+        path.write_bytes(content)
+
+
+def _purge_document_again(project: Services, document: str, day: str) -> None:
+    """Purge a document that was purged on ``day``, if the restored project has it."""
+    try:
+        if KnownDocuments(project).has(document) or _file_of(project, document):
+            purge(project, document, abandons_batches=False)
+    except GraphmillError as error:
+        raise DataError(
+            f"restore: {document} was purged on {day}, and the backup has it, but it cannot"
+            f" be purged from it, so nothing is restored; use another backup. The reason:"
+            f" {error}"
+        ) from error
 
 
 def _overrides_alone(folder: Path, overrides: Sequence[str], settings: Settings) -> list[str]:
     """Return overrides with which a project uses nothing outside of its folder."""
-    alone = [*overrides, f"stores.postgres.url={EMBEDDED}", "stores.graph=postgres"]
-    alone += ["max_delete_ratio=1", "inputs=[]", "metrics.textfile=''", f"snapshots={SNAPSHOTS}"]
+    alone = [
+        *overrides,
+        # The databases in the folder stand for those of the project.
+        f"stores.postgres.url={EMBEDDED}",
+        "stores.graph=postgres",
+        # However many documents are purged, no run may stop for that.
+        "max_delete_ratio=1",
+        # Other inputs are outside of the folder.
+        "inputs=[]",
+        # Monitoring is to hear of the original's runs alone.
+        "metrics.textfile=''",
+        # An override may name a bucket; the snapshots of the backup are in the folder.
+        f"snapshots={SNAPSHOTS}",
+    ]
     if not _is_below(folder, settings.input.path):
         alone.append(f"input.path={ELSEWHERE}")
     if not _is_below(folder, settings.output):
@@ -325,6 +368,7 @@ def _take_out_of_file(project: Services, document: str) -> list[str]:
 
 def _publish(temporary: Path, folder: Path, mode: int) -> None:
     """Give the folder its permissions and its name. All files are on disk before."""
+    # One call for the whole disk takes less time than one for each of many files.
     os.sync()
     temporary.chmod(mode)
     try:
