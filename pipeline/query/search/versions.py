@@ -1,7 +1,8 @@
 """Versions of one document among the passages found: which is newer, and their order.
 
 A passage is never hidden. Versions of one document are known by their metadata (``supersedes``, and
-``version``, ``status`` or date) where their titles are equal or their texts nearly the same.
+``version``, ``status`` or date) where their titles are equal or their texts nearly the same. Files
+whose names differ only in a version at the end, as rules-v1.md and rules-v2.md, are versions too.
 """
 
 import re
@@ -25,6 +26,11 @@ _ENDED = frozenset(
     ("superseded", "obsolete", "withdrawn", "archived", "replaced", "expired", "veraltet")
 )
 """Values of ``status`` of a document that another one has replaced."""
+_VERSION_IN_NAME = re.compile(
+    r"(?P<rest>.*[^-_ ])[-_ ]v(?P<version>\d{1,4}(?:\.\d{1,4}){0,3})", re.IGNORECASE
+)
+"""A path without its ending whose last part is a version. Without the "v" a number may be a part of
+a series, or a year."""
 MOST_COMPARED = 100
 """Most passages among which versions are looked for: each is compared with each."""
 NEARLY_THE_SAME = 0.7
@@ -112,7 +118,9 @@ class _Fields:
 
     ``document_id``: that of the passage. ``title``: in lower case. ``supersedes``: the names that
     its document lists there, in lower case. ``has_ended``: whether ``status`` says so. ``version``
-    and ``date``: empty if there is none.
+    and ``date``: empty if there is none. ``unversioned_source``: the source without the version at
+    the end of the file's name, in lower case; ``version_in_name``: this version. Both are empty if
+    the name has none.
     """
 
     passage: Passage
@@ -122,9 +130,12 @@ class _Fields:
     has_ended: bool
     version: tuple[int, ...]
     date: str
+    unversioned_source: str
+    version_in_name: tuple[int, ...]
 
 
 def _read_fields(passage: Passage) -> _Fields:
+    unversioned_source, version_in_name = _split_source(passage.source)
     return _Fields(
         passage,
         passage.document_id,
@@ -133,7 +144,20 @@ def _read_fields(passage: Passage) -> _Fields:
         has_ended=_has_ended(passage),
         version=_version(passage),
         date=date_of(passage),
+        unversioned_source=unversioned_source,
+        version_in_name=version_in_name,
     )
+
+
+def _split_source(source: str) -> tuple[str, tuple[int, ...]]:
+    """Return the source without the version in the file's name, and this version; else empty."""
+    path, dot, ending = source[:LONGEST_NAME].rpartition(".")
+    # A version in a name without an ending may have a dot itself: "rules-v2.1".
+    found = _VERSION_IN_NAME.fullmatch(path) if not ending.isdigit() else None
+    if found is None:
+        return "", ()
+    numbers = tuple(int(number) for number in found["version"].split("."))
+    return f"{found['rest']}{dot}{ending}".casefold(), numbers
 
 
 def _is_older(one: _Fields, other: _Fields, by_date: bool) -> bool:
@@ -150,6 +174,8 @@ def _is_older(one: _Fields, other: _Fields, by_date: bool) -> bool:
     if one.version and other.version and one.version != other.version:
         is_lower = one.version < other.version
         return is_lower and (same_title or _is_nearly_the_same(one.passage, other.passage))
+    if one.unversioned_source and one.unversioned_source == other.unversioned_source:
+        return one.version_in_name < other.version_in_name
     shortest = min(len(one.date), len(other.date))
     # Dates of other precision are compared as far as both are known.
     is_earlier = one.date[:shortest] < other.date[:shortest]

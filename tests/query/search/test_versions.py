@@ -40,6 +40,39 @@ def test_versions_are_known_by_their_metadata(older: dict[str, Any], newer: dict
     assert order([other, one]) == "21"
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("trips/travel-v9.md", "trips/travel-v10.md"),
+        ("Travel_v1.docx", "travel_V2.docx"),
+        ("travel v2.md", "travel v2.1.md"),
+    ],
+)
+def test_files_whose_names_differ_in_a_version_at_the_end_are_versions(older: str, newer: str):
+    one, other = replace(passage(1, "A"), source=older), replace(passage(2, "B"), source=newer)
+    assert (is_older(one, other), is_older(other, one)) == (True, False)
+    # A version in the metadata is what a person has said of the document itself.
+    first, second = passage(1, version=5), passage(2, version=4)
+    assert not is_older(replace(first, source=older), replace(second, source=newer))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("part-1.md", "part-2.md"),
+        ("travel-v1.md", "coffee-v2.md"),
+        ("a/travel-v1.md", "b/travel-v2.md"),
+        ("travel-v1.md", "travel-v2.pdf"),
+        ("report-2021.md", "report-2022.md"),
+        ("travel.md", "travel-v2.md"),
+        ("level1.md", "level2.md"),
+    ],
+)
+def test_other_names_that_differ_in_a_number_name_no_versions(one: str, other: str):
+    first, second = replace(passage(1), source=one), replace(passage(2), source=other)
+    assert not is_older(first, second)
+
+
 def test_of_a_long_value_only_the_beginning_is_compared():
     older, newer = passage(1, version="1." * 10**4 + "1"), passage(2, version="1." * 10**4 + "2")
     assert not is_older(older, newer)
