@@ -92,13 +92,19 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def json_text(content: Mapping[str, Any]) -> str:
     """Return the text that ``write_json`` writes: the content as JSON, with its hash."""
-    from pydantic_core import to_json
+    from pydantic_core import PydanticSerializationError, to_json
 
     # With its keys in order it is also what the hash is made of.
     plain = json.loads(json.dumps(content, sort_keys=True))
     checked = plain | {CHECK: _hash_of(plain)}
-    # The module json indents in Python, which takes several times as long.
-    return to_json(dict(sorted(checked.items())), indent=1).decode() + "\n"
+    try:
+        # The module json indents in Python, which takes several times as long.
+        text = to_json(dict(sorted(checked.items())), indent=1).decode()
+    except PydanticSerializationError:
+        # The library refuses a lone surrogate, which stands for a byte of a file's name that is no
+        # UTF-8.
+        text = json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False)
+    return f"{text}\n"
 
 
 def write_text(path: Path, text: str) -> None:
