@@ -57,7 +57,7 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         killed = [begun for begun in runs.unreported() if begun != going and begun.run_id > since]
         # Reports that are newer than the last readable one cannot be read.
         last_id = max((one["run_id"] for one in (last, refused) if one), default="")
-        damaged = [run_id for run_id in runs.all_ids() if run_id > last_id]
+        damaged = [run_id for run_id in runs.reported_ids() if run_id > last_id]
     if as_json:
         beside = {"under_way": _facts(going), "cut_off": _facts(killed[0] if killed else None)}
         none = "no run yet" if not damaged else "no report of a run can be read"

@@ -64,11 +64,11 @@ def purge_history(project: Services, dry_run: bool) -> HistoryReport:
         workflows = workflows_with_tables(project)
         if dry_run:
             collected = collect_garbage(project.snapshots, keep=1, dry_run=True)
-            reports = max(0, len(project.runs.all_ids()) - 1)
+            reports = max(0, len(project.runs.reported_ids()) - 1)
             return HistoryReport(
                 True, collected, reports, project.cache.owned(), project.cache.unowned()
             )
-        return forget_history(project, workflows, max(project.runs.all_ids(), default=""))
+        return forget_history(project, workflows, max(project.runs.reported_ids(), default=""))
 
 
 def forget_history(project: Services, workflows: Sequence[str], since: str) -> HistoryReport:

@@ -22,7 +22,7 @@ from pipeline.documents.owned import Kept, OwnFolder
 from pipeline.engine.documents.row_deletions import PLACE, file_of
 from pipeline.engine.workflow import LOADER
 from pipeline.errors import GraphmillError, UsageError
-from pipeline.runs.reports import STAMP, Runs
+from pipeline.runs.reports import ID_TIME, Runs
 from pipeline.snapshots.store import Manifest
 from pipeline.snapshots.tables import TableStore
 
@@ -216,7 +216,7 @@ class _Runs:
 
     def __init__(self, runs: Runs, workflow: str, manifest: Manifest):
         self.runs, self.workflow = runs, workflow
-        self.ids = runs.all_ids()
+        self.ids = runs.reported_ids()
         steps = manifest.steps.values()
         self.sources = {record.step for record in steps if "documents" in record.outputs}
         self._by_place: dict[int, dict[str, Any] | None] = {}
@@ -224,7 +224,7 @@ class _Runs:
     def first_after(self, moment: float) -> dict[str, Any] | None:
         """Return the report of the first run that began after the moment, in seconds since 1970;
         None if there is none."""
-        stamp = f"{datetime.fromtimestamp(moment, UTC):{STAMP}}"
+        stamp = f"{datetime.fromtimestamp(moment, UTC):{ID_TIME}}"
         place = bisect.bisect_right(self.ids, stamp)
         if place not in self._by_place:
             self._by_place[place] = self._first_from(place)

@@ -1,8 +1,6 @@
 """The runs of a project: one at a time, each with a report that is kept."""
 
-import fcntl
 import math
-import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,28 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.engine.run_report import LoadCounts, RunReport, StepReport
-from pipeline.errors import USAGE, DamagedError, DiskFullError, LockedError
+from pipeline.errors import USAGE, DamagedError, DiskFullError
 from pipeline.files import read_checked, read_json, tell, write_json
+from pipeline.runs.project_lock import lock_folder, note_of_holder, parse_note
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-NAMES, STEP_NAMES = (
-    frozenset(field.name for field in fields(kind)) for kind in (RunReport, StepReport)
-)
+REPORT_FIELDS = frozenset(field.name for field in fields(RunReport))
+STEP_FIELDS = frozenset(field.name for field in fields(StepReport))
 TOTALS = frozenset(
     {"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"}
 )
 """The fields of the totals that the reports of every version have."""
-OF_REFUSED = ("run_id", "workflow", "began", "ended", "exit_code", "message")
+REFUSED_FIELDS = ("run_id", "workflow", "began", "ended", "exit_code", "message")
 """The fields of a report that tell of a run that did not begin."""
 BEGUN = ".begun"
 LOG_SUFFIX = ".log"
-STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
-"""The time with which the id of a run begins, as a format and as a pattern."""
-PATIENCE = 0.5
-"""Seconds to wait for the lock. A process that only looks who holds it has it for an instant, and
-must not make a run fail."""
+ID_TIME = "%Y%m%dT%H%M%S.%f"
+"""The format of the time with which the id of a run begins."""
+_ID_TIME = re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
 HELD = "another run holds this project"
 """The fact of a command that was refused because another one holds the project."""
 UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
@@ -103,7 +99,8 @@ class RunEntry:
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RunEntry":
         """Return the entry of a run from its report."""
-        totals, run_id = report["totals"], report["run_id"]
+        run_id = report["run_id"]
+        totals = report["totals"]
         start = report.get("began") or began(run_id)
         end = report.get("ended") or ""
         # A report of an earlier version has no end: its steps say how long it took.
@@ -166,13 +163,13 @@ class Runs:
     def new_id(self) -> str:
         """Return a new run id, which sorts after all ids that are there, even if the clock was set
         back."""
-        moments = [MOMENT.match(run_id) for run_id in self.known_ids()]
+        moments = [_ID_TIME.match(run_id) for run_id in self.known_ids()]
         # An id of another form has no moment.
         newest = max((moment[0] for moment in moments if moment), default="")
-        now = f"{datetime.now(UTC):{STAMP}}"
+        now = f"{datetime.now(UTC):{ID_TIME}}"
         if now <= newest:
-            next_moment = datetime.strptime(newest, STAMP) + timedelta(microseconds=1)
-            now = f"{next_moment:{STAMP}}"
+            next_moment = datetime.strptime(newest, ID_TIME) + timedelta(microseconds=1)
+            now = f"{next_moment:{ID_TIME}}"
         return f"{now}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
@@ -194,33 +191,31 @@ class Runs:
 
     def under_way(self) -> UnfinishedRun | None:
         """Return the run that is under way at this moment, or None."""
-        holder = self.holder()
-        if not holder:
+        holder = parse_note(self.holder() or "")
+        if holder is None:
             return None
-        process, _, since = holder.partition(", since ")
-        # The note "2024-05-03 10:00:00 UTC", in the form in which runs note when they began.
-        held_since = f"{since[:19].replace(' ', 'T')}Z"
-        # An earlier process may have had the same number, as in containers.
         for begun in self.unreported():
-            if begun.process == process and begun.start >= held_since:
+            # An earlier process may have had the same number, as in containers.
+            if begun.process == holder.process and begun.start >= holder.locked_since:
                 return begun
         return None
 
     def known_ids(self) -> list[str]:
         """Return the ids of all runs, the newest first, including those without a report."""
         begun = {path.stem for path in self.folder.glob(f"*{BEGUN}")}
-        return sorted(begun.union(self.all_ids()), reverse=True)
+        return sorted(begun.union(self.reported_ids()), reverse=True)
 
-    def entries(self, of: Sequence[str] | None = None) -> list[RunEntry]:
+    def entries(self, run_ids: Sequence[str] | None = None) -> list[RunEntry]:
         """Return the entries of the runs of these ids, by default of all runs, the newest first."""
-        return [entry for entry, _ in self.entries_and_reports(of)]
+        return [entry for entry, _ in self.entries_and_reports(run_ids)]
 
     def entries_and_reports(
-        self, of: Sequence[str] | None = None
+        self, run_ids: Sequence[str] | None = None
     ) -> Iterator[tuple[RunEntry, dict[str, Any] | None]]:
         """Yield the entries as ``entries`` returns them, each with its report if it has one."""
         going = self.under_way()
-        for run_id in self.known_ids() if of is None else sorted(of, reverse=True):
+        newest_first = self.known_ids() if run_ids is None else sorted(run_ids, reverse=True)
+        for run_id in newest_first:
             report = self.report(run_id)
             yield self._entry(run_id, going, report), report
 
@@ -234,6 +229,7 @@ class Runs:
         begun = _read_begun(self._begun_path(run_id))
         is_under_way = going is not None and going.run_id == run_id
         outcome = UNDER_WAY if is_under_way else KILLED
+        # There is no message without a report: a list says at which step the run is or was.
         return RunEntry(begun.run_id, begun.workflow, outcome, begun.start, message=begun.step)
 
     def report(self, run_id: str) -> dict[str, Any] | None:
@@ -259,7 +255,7 @@ class Runs:
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Yield the reports of all runs that can be read, the newest first."""
-        for run_id in reversed(self.all_ids()):
+        for run_id in reversed(self.reported_ids()):
             report = self.report(run_id)
             if report:
                 yield report
@@ -292,7 +288,7 @@ class Runs:
         report = last or refused
         if report is None:
             return None
-        told = {name: refused[name] for name in OF_REFUSED} if refused else None
+        told = {name: refused[name] for name in REFUSED_FIELDS} if refused else None
         return {**report, "refused": told}
 
     def last_health(self, workflow: str) -> Mapping[str, float]:
@@ -320,7 +316,7 @@ class Runs:
                 return report["run_id"]
         return None
 
-    def all_ids(self) -> list[str]:
+    def reported_ids(self) -> list[str]:
         """Return the ids of the runs whose reports are kept, oldest first."""
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
@@ -331,7 +327,7 @@ class Runs:
         """
         for log in self.folder.glob(f"*{LOG_SUFFIX}"):
             log.unlink()
-        earlier = [id for id in self.all_ids() if id < run_id]
+        earlier = [id for id in self.reported_ids() if id < run_id]
         for id in earlier:
             self._report_path(id).unlink()
         for begun in self.folder.glob(f"*{BEGUN}"):
@@ -341,14 +337,7 @@ class Runs:
 
     def holder(self) -> str | None:
         """Return the process that holds the project, as its note names it, or None if none does."""
-        try:
-            with (self.folder / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read_holder(self.folder / "holder")
-        except OSError:
-            return None
-        return None
+        return note_of_holder(self.folder)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -359,7 +348,7 @@ class Runs:
         Raises LockedError if another run holds the project, or if another project or machine uses
         the same snapshots. Raises UsageError if the snapshots belong to another project.
         """
-        with held(self.folder, HELD), self.hold_snapshots():
+        with lock_folder(self.folder, HELD), self.hold_snapshots():
             yield
 
     def _report_path(self, run_id: str) -> Path:
@@ -381,15 +370,6 @@ def rows_written(load: LoadCounts) -> int:
     return total
 
 
-def this_process() -> str:
-    return process_of(os.getpid())
-
-
-def process_of(number: int) -> str:
-    """Return the name of a process of this machine, as used in notes and messages."""
-    return f"{number} on {os.uname().nodename}"
-
-
 def clock_now() -> str:
     """Return the present time in UTC as ISO 8601, in whole seconds."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -408,8 +388,8 @@ def began(run_id: str) -> str:
 
 
 def with_manifest(entry: RunEntry, kept: Sequence[str]) -> RunEntry:
-    """Return the entry with the id under which the tables are kept that were live when the run
-    ended.
+    """Fill in the newest kept manifest that is not newer than the run: its tables were live when
+    the run ended.
 
     ``kept`` has the ids of the runs of its workflow whose manifests are kept, oldest first.
     """
@@ -439,44 +419,11 @@ def _read_begun(path: Path) -> UnfinishedRun:
         return UnfinishedRun(path.stem)
 
 
-@contextmanager
-def held(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold the lock of a folder while the block runs.
-
-    Raises LockedError, which says ``otherwise``, if another process holds it.
-    """
-    from filelock import FileLock, Timeout
-
-    folder.mkdir(parents=True, exist_ok=True)
-    holder = folder / "holder"
-    lock = FileLock(folder / "lock")
-    try:
-        held = lock.acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
-    except Timeout as error:
-        raise LockedError(
-            f"{folder.parent}: {otherwise} (process {_read_holder(holder)}); wait for it to end"
-        ) from error
-    with held:
-        # A full disk must not keep the garbage collection from making space.
-        with suppress(OSError):
-            since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
-            holder.write_text(f"{this_process()}, since {since}", encoding="utf-8")
-        yield
-
-
-def _read_holder(path: Path) -> str:
-    """Return the name of the process that holds a lock; "unknown" if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip() or "unknown"
-    except OSError:
-        return "unknown"
-
-
 def _has_all(content: Mapping[str, Any]) -> bool:
     """Return whether a report has all fields that this version writes."""
-    if not content.keys() >= NAMES | {"totals"}:
+    if not content.keys() >= REPORT_FIELDS | {"totals"}:
         return False
-    return all(step.keys() >= STEP_NAMES for step in content["steps"])
+    return all(step.keys() >= STEP_FIELDS for step in content["steps"])
 
 
 def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -485,8 +432,8 @@ def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     Raises DamagedError if it is not the report of the run for which the file is named.
     """
     try:
-        known_fields = {name: content[name] for name in NAMES & content.keys()}
-        read = _reader().validate_python(known_fields)
+        known = {name: content[name] for name in REPORT_FIELDS & content.keys()}
+        read = _reader().validate_python(known)
         for moment in (read.began, read.ended):
             if moment:
                 # ValueError for a text that is no time.

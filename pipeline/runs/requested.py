@@ -18,7 +18,8 @@ from pathlib import Path
 
 from pipeline.errors import BudgetError, DamagedError, UsageError
 from pipeline.files import alone_in, is_living, read_json, write_json
-from pipeline.runs.reports import STAMP, Runs, process_of
+from pipeline.runs.project_lock import process_of
+from pipeline.runs.reports import ID_TIME, Runs
 
 FOLDER = "data/requests"
 KEPT_DAYS = 30
@@ -149,7 +150,7 @@ class RequestedRuns:
             oldest = next(iter(self.waiting()), None)
             if oldest is None:
                 return None
-            moment = f"{datetime.now(UTC):{STAMP}}"
+            moment = f"{datetime.now(UTC):{ID_TIME}}"
             taken = replace(oldest, state=STARTING, day=_today(), taken=moment, pid=0)
             self._write(taken)
             return taken
@@ -187,7 +188,7 @@ class RequestedRuns:
             is_own = not taken.pid or begun.process == process_of(taken.pid)
             if is_later and is_own and begun.workflow == taken.workflow:
                 return begun.run_id
-        later_ids = [run_id for run_id in self.runs.all_ids() if run_id > taken.taken]
+        later_ids = [run_id for run_id in self.runs.reported_ids() if run_id > taken.taken]
         for run_id in later_ids:
             report = self.runs.report(run_id)
             if report and report["workflow"] == taken.workflow:
@@ -298,7 +299,7 @@ def _is_going(left: RequestedRun) -> bool:
     """Return whether the process that begins the run is still about it."""
     if not left.pid:
         return False
-    taken = datetime.strptime(left.taken, STAMP).replace(tzinfo=UTC)
+    taken = datetime.strptime(left.taken, ID_TIME).replace(tzinfo=UTC)
     since_taken = datetime.now(UTC) - taken
     if since_taken.total_seconds() > START_SECONDS:
         # After a restart of the machine another process may have its number.

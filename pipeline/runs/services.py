@@ -38,7 +38,8 @@ from pipeline.runs.adapters import (
     reranker,
 )
 from pipeline.runs.owner import claim_snapshots, known_owner, owner_of, place_of, settle
-from pipeline.runs.reports import Runs, held
+from pipeline.runs.project_lock import lock_folder
+from pipeline.runs.reports import Runs
 from pipeline.settings.file import environment_of, expanded
 from pipeline.settings.inputs import BUCKETS
 from pipeline.stores.base import alone
@@ -673,7 +674,7 @@ class Services:
         """
         snapshots = self.snapshots
         with (
-            held(snapshots.root, "a run of another project holds these snapshots"),
+            lock_folder(snapshots.root, "a run of another project holds these snapshots"),
             snapshots.folder.alone(self.place),
         ):
             # A full disk must not keep the garbage collection from making space.

@@ -44,7 +44,8 @@ from pipeline.load.owners import loaded_elsewhere
 from pipeline.runs.correction_notes import note_corrections
 from pipeline.runs.metrics import write_textfile
 from pipeline.runs.ontology_notes import note_ontology
-from pipeline.runs.reports import UnfinishedRun, clock_now, this_process
+from pipeline.runs.project_lock import this_process
+from pipeline.runs.reports import UnfinishedRun, clock_now
 from pipeline.runs.run_log import ProgressNotes, log_of
 from pipeline.runs.services import Services
 from pipeline.runs.without_calls import notes_on_waiting, run_quietly

@@ -18,7 +18,7 @@ class Reported(Runs):
     def report(self, run_id: str) -> dict[str, Any] | None:
         return {"totals": {"cost": 3.0}, "workflow": "index"} if "done" in run_id else None
 
-    def all_ids(self) -> list[str]:
+    def reported_ids(self) -> list[str]:
         return ["99990101T000000.000000-done"] if self.folder.exists() else []
 
 

@@ -29,7 +29,7 @@ def newest_log(folder: ProjectFolder) -> list[dict[str, Any]]:
 
 def test_every_line_says_when_where_and_of_which_run_it_is(folder: ProjectFolder):
     done = folder.invoke("index", "--log", "json")
-    run = Runs.of(folder.root).all_ids()[-1]
+    run = Runs.of(folder.root).reported_ids()[-1]
     shown = [json.loads(line) for line in done.stderr.splitlines()]
     written = newest_log(folder)
     for line in (*shown, *written):

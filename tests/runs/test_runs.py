@@ -11,7 +11,8 @@ from filelock import FileLock, Timeout
 
 from pipeline.engine.run_report import Progress, RunReport, StepReport
 from pipeline.errors import LockedError
-from pipeline.runs.reports import Runs, UnfinishedRun, this_process
+from pipeline.runs.project_lock import this_process
+from pipeline.runs.reports import Runs, UnfinishedRun
 from pipeline.runs.run_log import ProgressNotes
 
 HOLDER = """

@@ -18,7 +18,7 @@ from pipeline.errors import SettingsError
 from pipeline.files import settings_file
 from pipeline.pages.environment import texts
 from pipeline.project import Project
-from pipeline.runs.reports import process_of
+from pipeline.runs.project_lock import process_of
 from pipeline.serve.access import Access
 from pipeline.serve.ui.pins import Name
 from pipeline.serve.ui.view import Ui, editor

@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from pipeline.runs.reports import TOTALS, Runs, UnfinishedRun, this_process
+from pipeline.runs.project_lock import this_process
+from pipeline.runs.reports import TOTALS, Runs, UnfinishedRun
 from pipeline.serve.ui import runs
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.serve.serving import Serving, serving
