@@ -35,6 +35,14 @@ _KATAKANA = re.compile("[ァ-ヺー]{3,}")
 """Katakana, in which Japanese writes foreign names. Of other Han and kana nothing can be said: it
 is not known where a word ends."""
 _TOKEN = re.compile(rf"[{_LETTERS}][{_LETTERS}0-9]*|(?<![0-9.,])[0-9]+(?![0-9]|[.,][0-9])")
+_SCRIPTS = tuple(
+    re.compile(f"[{letters}]") for letters in ("A-Za-zÀ-ÖØ-öø-ɏ", "Ͱ-Ͽ", "Ѐ-ӿ", "ァ-ヺー一-鿿ぁ-ゖ")
+)
+"""The scripts of terms: Latin, Greek, Cyrillic, and that of Japanese."""
+_LETTER = re.compile(r"[^\W\d_]")
+_FOLDED_WORD = re.compile(r"[^\W\d_]+")
+FEWEST_STOP_WORDS = 3
+"""Fewest stop words by which a passage is known to be in another language than the question."""
 _BETWEEN_CODE = re.compile(r"[ /-]")
 _YEAR = re.compile("[12][0-9]{3}")
 _SENTENCE_ENDS = ".?!:;¿¡\n"
@@ -60,7 +68,7 @@ def find_absent_terms(
 
     The store is asked only about terms that none of ``passages`` has; it is one read. Two German
     nouns of which a text unit has the compound are not absent, nor is one with which a compound in
-    ``passages`` ends.
+    ``passages`` ends. Terms of a language in which none of ``passages`` is written are left out.
     """
     terms = [term for term in list_terms(question) if not _is_in_any(term, passages)]
     ends = _find_ends_of_compounds(question, passages)
@@ -77,7 +85,54 @@ def find_absent_terms(
     lacking = vectors.lacking([*terms, *as_terms])
     in_compounds = _nouns_in_compounds(compounds, as_terms, lacking)
     absent = [term for term in lacking if term in terms and term.text not in in_compounds]
-    return _drop_parts_of_codes(absent)
+    return _drop_foreign(_drop_parts_of_codes(absent), question, passages)
+
+
+def _drop_foreign(terms: Sequence[Term], question: str, passages: Sequence[Passage]) -> list[Term]:
+    """Return the terms that would be in the passages if these spoke of them.
+
+    A passage in another language has a translation, and in another script another spelling of a
+    name. Numbers and codes are the same everywhere.
+    """
+    if not terms or not passages:
+        return list(terms)
+    texts = [passage.content for passage in passages]
+    asked = _FOLDED_WORD.findall(question[:LONGEST_READ].lower())
+    language = guess_language(asked)
+    # English is also guessed of a question without any stop word.
+    is_known = not stop_words(language).isdisjoint(asked)
+    has_language = not is_known or any(not _is_in_other_language(text, language) for text in texts)
+    kept: list[Term] = []
+    for term in terms:
+        # A capital does not tell a name from another German noun.
+        is_word = not term.is_name or language == "de"
+        is_same_everywhere = any(character.isdigit() for character in term.text)
+        has_script = any(_is_in_script_of(term, text) for text in texts)
+        if is_same_everywhere or (has_script and (has_language or not is_word)):
+            kept.append(term)
+    return kept
+
+
+def _is_in_other_language(text: str, language: str) -> bool:
+    """Return whether the stop words of a text show that it is in another language.
+
+    It is not known of a text with few stop words.
+    """
+    told = _FOLDED_WORD.findall(text.lower())
+    of_text = guess_language(told)
+    n_own = sum(word in stop_words(of_text) for word in told)
+    n_of_language = sum(word in stop_words(language) for word in told)
+    # Languages share some stop words, so the difference has to be large.
+    return n_own >= FEWEST_STOP_WORDS and n_own > 2 * n_of_language
+
+
+def _is_in_script_of(term: Term, text: str) -> bool:
+    """Return whether at least half of the letters of the text are of the script of the term."""
+    script = next((script for script in _SCRIPTS if script.search(term.text)), None)
+    letters = len(_LETTER.findall(text))
+    if script is None or not letters:
+        return True
+    return 2 * len(script.findall(text)) >= letters
 
 
 def _find_ends_of_compounds(question: str, passages: Sequence[Passage]) -> set[str]:

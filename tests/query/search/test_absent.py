@@ -151,3 +151,39 @@ def test_only_admitted_documents_are_looked_at():
 def test_a_note_names_few_terms():
     terms = [Term(f"N{number}") for number in range(9)]
     assert describe_absence(terms, filtered=False) == "no passage mentions N0, N1, N2, N3 or N4"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Ada met Bea.", '"treasurer" or Osprey'),
+        ("The tower is old and it is by the sea.", '"treasurer" or Osprey'),
+        ("Der Turm ist alt und steht bei der Mühle.", "Osprey"),
+        ("灯塔很旧，站在海边。", ""),
+        ("Башня старая и стоит у моря.", ""),
+    ],
+)
+def test_of_words_of_a_language_that_no_passage_found_has_nothing_is_told(text: str, told: str):
+    stores = village()
+    stores.chunk_rows["content"] = text
+    passages = stores.chunks(list(stores.chunk_rows["id"]), [0.0] * 26)
+    question = "Where is the treasurer of Osprey?"
+    clause = describe_absence(find_absent_terms(question, passages, stores), filtered=False)
+    assert clause == (f"no passage mentions {told}" if told else "")
+
+
+def test_numbers_and_codes_are_told_in_each_language():
+    stores = village()
+    stores.chunk_rows["content"] = "灯塔很旧，站在海边。"
+    passages = stores.chunks(list(stores.chunk_rows["id"]), [0.0] * 26)
+    found = find_absent_terms("Where is the treasurer of Zephyr 99 in 1879?", passages, stores)
+    assert [term.text for term in found] == ["Zephyr 99", "1879"]
+
+
+def test_a_german_noun_is_not_told_where_all_passages_found_are_english():
+    stores = village()
+    stores.chunk_rows["content"] = "The tower is old and it is by the sea."
+    passages = stores.chunks(list(stores.chunk_rows["id"]), [0.0] * 26)
+    assert find_absent_terms("Wo steht die Drehleier von 1879?", passages, stores) == [
+        Term("1879", number="1879")
+    ]
