@@ -3,6 +3,7 @@ plan has said."""
 
 import base64
 import os
+import re
 import signal
 import subprocess
 import time
@@ -243,6 +244,10 @@ def test_once_pictures_are_described_alone_the_plan_has_the_calls_that_read_desc
     assert "what it costs to read them, is not in this plan" in notes
     alone = ("index", "--only", "load_documents")
     assert "'graphmill index index --only load_documents'" in notes
+    # A reply of the longest length is cut into four text units.
+    assert "reading them adds at most about extract_graph 8 calls (" in notes
+    assert "an estimate by the limit of a reply, 4,000 tokens: none is described yet" in notes
+    assert not endpoint.requests
     # Before the first run of a workflow no step of it can be left as it is.
     assert "never completed" in folder.invoke_refused(*alone)
     assert folder.report("index", "fast")["totals"]["calls"] == 2
@@ -253,8 +258,22 @@ def test_once_pictures_are_described_alone_the_plan_has_the_calls_that_read_desc
     endpoint.reply = describe
     draw(folder, "idra.png", 3)
     assert calls_by_step(folder) == {"load_documents": 1, "extract_graph": 0}
+    added = re.search(
+        r"reading them adds about extract_graph 1 call \(([\d.]+)\), an estimate by the (\d+)"
+        r" tokens of a description so far",
+        " ".join(folder.report("plan")["notes"]),
+    )
+    assert added
+    assert 10 < int(added[2]) < 40
     assert folder.report(*alone)["totals"]["calls"] == 1
     assert calls_by_step(folder) == {"load_documents": 0, "extract_graph": 1}
+    # Now that the description is known, the plan itself has what was estimated.
+    [planned] = [
+        step["estimate"]["expected"]["cost"]
+        for step in folder.report("plan")["steps"]
+        if step["step"] == "extract_graph"
+    ]
+    assert float(added[1]) == pytest.approx(planned, rel=0.5)
 
 
 def calls_by_step(folder: ProjectFolder) -> dict[str, int]:

@@ -165,20 +165,22 @@ def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, An
     )
 
 
-def pictures_in_words(pictures: int, workflow: str, steps: Iterable[str]) -> str:
+def pictures_in_words(pictures: int, workflow: str, steps: Iterable[str], reading: str) -> str:
     """Return a sentence about the pictures that a run would have described, "" for none.
 
-    ``steps``: the ids of the steps of ``workflow`` that ask about them.
+    ``steps``: the ids of the steps of ``workflow`` that ask about them. ``reading``: what it adds
+    to read the descriptions, or "".
     """
     if not pictures:
         return ""
     only = " ".join(f"--only {step}" for step in steps)
+    reading_part = f"{reading}; " if reading else ""
     return (
         f"{counted(pictures, 'picture')} to be described: the tokens of a picture are an estimate"
         " by its size; what the descriptions say, and what it costs to read them, is not in this"
-        f" plan; 'graphmill index {workflow} {only}', or before the first run of this workflow"
-        " 'graphmill index fast', describes them and asks no other chat model: the plan after it"
-        " has those calls"
+        f" plan; {reading_part}'graphmill index {workflow} {only}', or before the first run of this"
+        " workflow 'graphmill index fast', describes them and asks no other chat model: the plan"
+        " after it has those calls"
     )
 
 

@@ -24,6 +24,12 @@ from pipeline.contract.laws import Part
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
+from pipeline.engine.bill.descriptions import (
+    Descriptions,
+    descriptions_to_come,
+    reading_in_words,
+    reading_of,
+)
 from pipeline.engine.bill.duration import (
     conversion_in_words,
     pictures_in_words,
@@ -65,6 +71,7 @@ pc: Any = pyarrow.compute
 
 TOKENS_OF_INSTRUCTIONS = 400
 UNITS = "text_unit_ids"
+TEXT_UNITS = "text_units"
 SpeedOf = Callable[[Model], float | None]
 
 
@@ -81,7 +88,8 @@ class Forecast:
     what they contain, and what that would cost, is unknown. ``bytes_to_convert``: their size.
     ``to_describe``: the number of pictures that it would ask a model about; what the descriptions
     contain is unknown. ``seconds``: the least and the most that its model calls take; None if no
-    earlier run measured it.
+    earlier run measured it. ``descriptions``: those of these pictures. ``reading``: what the step
+    would ask about descriptions that are to come, which ``estimate`` does not have.
     """
 
     planned: PlannedStep
@@ -91,6 +99,8 @@ class Forecast:
     bytes_to_convert: int = 0
     to_describe: int = 0
     seconds: Seconds | None = (0.0, 0.0)
+    descriptions: Descriptions | None = None
+    reading: Estimate | None = None
 
 
 def forecast(
@@ -146,6 +156,7 @@ class Forecaster:
         self._bytes_to_convert: dict[str, int] = {}
         # A step of a view finds in the cache what a step before it has asked for.
         self._embedded: set[int] = set()
+        self._descriptions: Descriptions | None = None
 
     def forecasts(self) -> Iterator[Forecast]:
         for step in self.workflow.steps:
@@ -157,6 +168,10 @@ class Forecaster:
             estimate = self._estimate(planned) if step.id in self._needed else Estimate()
             to_convert = self._to_convert.get(step.id, frozenset())
             to_describe = self._to_describe.get(step.id, frozenset())
+            descriptions = None
+            if to_describe:
+                descriptions = descriptions_to_come(step, estimate, self.former)
+                self._descriptions = descriptions
             yield Forecast(
                 planned=planned,
                 estimate=estimate,
@@ -165,6 +180,8 @@ class Forecaster:
                 bytes_to_convert=self._bytes_to_convert.get(step.id, 0),
                 to_describe=len(to_describe),
                 seconds=self._seconds(step, estimate),
+                descriptions=descriptions,
+                reading=self._reading(step),
             )
 
     @cached_property
@@ -341,10 +358,7 @@ class Forecaster:
         if to_come is None:
             trial = self._trial(step) if tally.rows else NOTHING_ASKED
             return bill.surely(step, tally, self.former).with_more(trial)
-        tokens_of_prompts = 0
-        for prompt in self.resources.prompts_of(step).values():
-            tokens_of_prompts += self.resources.tokenizer.count(prompt.text)
-        instructions = max(tokens_of_prompts, TOKENS_OF_INSTRUCTIONS)
+        instructions = self._instructions(step)
         if COMMUNITIES in step.verb.inputs:
             table = step.inputs[COMMUNITIES]
             at_hand = table not in self._to_come
@@ -356,6 +370,31 @@ class Forecaster:
         table = step.inputs[step.verb.rowwise or next(iter(step.inputs))]
         before = self._table_before(table) if to_come.rows else None
         return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
+
+    def _reading(self, step: Step) -> Estimate | None:
+        """Return what the step would ask about descriptions of pictures that are to come; None if
+        there are none, or it asks no chat model about text units."""
+        table = step.inputs.get(step.verb.rowwise or "")
+        asks_about_units = step.verb.rowwise == TEXT_UNITS and step.verb.roles_of(ChatModel)
+        if self._descriptions is None or not asks_about_units or not self._is_paid(step):
+            return None
+        sizes = [
+            getattr(writer.params, "size", None)
+            for writer in self.workflow.steps
+            if table in writer.outputs.values()
+        ]
+        model = next(iter(self.resources.models_of(step).values()))
+        return reading_of(
+            step, model, self._descriptions, next(iter(sizes), None), self._instructions(step),
+            self.resources.tokenizer, self.former,
+        )  # fmt: skip
+
+    def _instructions(self, step: Step) -> int:
+        """Return the tokens of the step's prompts."""
+        tokens_of_prompts = 0
+        for prompt in self.resources.prompts_of(step).values():
+            tokens_of_prompts += self.resources.tokenizer.count(prompt.text)
+        return max(tokens_of_prompts, TOKENS_OF_INSTRUCTIONS)
 
     def _trial(self, step: Step) -> CallRange:
         """Return the calls that decide in which format the step's chat model replies: the second
@@ -487,7 +526,13 @@ def times_in_words(
     seconds_of_steps = {entry.planned.step.id: entry.seconds for entry in forecasts}
     sentences = [
         conversion_in_words(files, size, reports),
-        pictures_in_words(pictures, workflow, describing),
+        pictures_in_words(pictures, workflow, describing, _reading_in_words(forecasts)),
     ]
     of_documents = "; ".join(sentence for sentence in sentences if sentence)
     return of_documents, time_in_words(seconds_of_steps)
+
+
+def _reading_in_words(forecasts: Sequence[Forecast]) -> str:
+    descriptions = next((entry.descriptions for entry in forecasts if entry.descriptions), None)
+    readings = [(entry.planned.step.id, entry.reading) for entry in forecasts if entry.reading]
+    return reading_in_words(descriptions, readings) if descriptions else ""
