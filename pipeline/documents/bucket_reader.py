@@ -47,7 +47,7 @@ class BucketReader:
         return content
 
     def fetch(self, wanted: Sequence[tuple[str, Path]]) -> list[OSError | None]:
-        """Write objects to files in folders of `listing.unpacked`; return for each why it could not
+        """Write objects to files in folders of `unpacked`; return for each why it could not
         be read, or None.
 
         Up to AT_ONCE are read at the same time, and only a part of each is in memory. Raises
