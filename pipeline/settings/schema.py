@@ -269,7 +269,7 @@ class HnswSettings(Section):
 
     m: int = Field(default=16, ge=2, le=100)
     ef_construction: int = Field(default=64, ge=4, le=1000)
-    ef_search: int = Field(default=100, ge=1, le=1000)
+    ef_search: int = Field(default=400, ge=1, le=1000)
     build_mb: PositiveInt = 1024
 
 

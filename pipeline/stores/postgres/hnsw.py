@@ -67,7 +67,7 @@ class Hnsw:
 
     m: int = 16
     ef_construction: int = 64
-    ef_search: int = 100
+    ef_search: int = 400
     exact_below: int = 5000
     build_mb: int = 1024
 
