@@ -175,7 +175,10 @@ def _is_older(one: _Fields, other: _Fields, by_date: bool) -> bool:
         is_lower = one.version < other.version
         return is_lower and (same_title or _is_nearly_the_same(one.passage, other.passage))
     if one.unversioned_source and one.unversioned_source == other.unversioned_source:
-        return one.version_in_name < other.version_in_name
+        is_lower = one.version_in_name < other.version_in_name
+        # The name alone is too little: api-v1.md and api-v2.md may both be valid.
+        is_one_document = same_title or _is_nearly_the_same(one.passage, other.passage)
+        return is_lower and (by_date or is_one_document)
     shortest = min(len(one.date), len(other.date))
     # Dates of other precision are compared as far as both are known.
     is_earlier = one.date[:shortest] < other.date[:shortest]
