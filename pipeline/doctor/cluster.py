@@ -3,7 +3,7 @@ access to snapshots."""
 
 from collections.abc import Iterator
 
-from pipeline.doctor.finding import Finding
+from pipeline.doctor.finding import Finding, finding_of
 from pipeline.errors import counted
 from pipeline.runs.services import Services
 
@@ -21,8 +21,7 @@ def examine_cluster(project: Services) -> Iterator[Finding]:
         there = cluster.there()
         yield _workers(engine.address, len(there.fit), cluster.number)
         for worker, why in there.refused.items():
-            fact, _, action = why.rpartition("; ")
-            yield Finding(AREA, worker, "warning", f"is refused: {fact}", action)
+            yield finding_of(AREA, worker, "warning", f"is refused: {why}")
         if not there.fit:
             return
         from pipeline.engine.cluster import BUSY

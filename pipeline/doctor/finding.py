@@ -34,6 +34,12 @@ def guarded(area: str, what: str, examine: Callable[[], Iterable[Finding]]) -> l
     return found
 
 
+def finding_of(area: str, what: str, verdict: Verdict, message: str) -> Finding:
+    """Return a finding whose message reads "fact; next action"; it may lack the action."""
+    fact, _, action = message.rpartition("; ")
+    return Finding(area, what, verdict, fact or action, action if fact else "")
+
+
 def broken(area: str, what: str, error: Exception) -> Finding:
     """Return the finding on an error.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from threading import Thread
 
-from pipeline.doctor.finding import Finding, Verdict, guarded
+from pipeline.doctor.finding import Finding, finding_of, guarded
 from pipeline.documents.database_rows import RowsError, count_rows
 from pipeline.documents.input_files import Listing
 from pipeline.documents.inputs import with_inputs
@@ -70,9 +70,11 @@ def _examine_database(source: Input) -> Finding:
     try:
         rows = count_rows(source)
     except RowsError as error:
-        return _with_action(source, "failed", str(error))
+        return finding_of(AREA, _subject(source), "failed", str(error))
     if not rows:
-        return _with_action(source, "warning", "its query gives no row; correct its query")
+        return finding_of(
+            AREA, _subject(source), "warning", "its query gives no row; correct its query"
+        )
     return Finding(AREA, _subject(source), "ok", counted(rows, "row"))
 
 
@@ -83,7 +85,7 @@ def _examine_files(source: Input, most_mb: int, environment: Mapping[str, str]) 
     for file in faulty:
         if file.fault and file.name == source.prefix.rstrip("/"):
             # It stands for the whole input, which could not be listed.
-            return _with_action(source, "failed", file.fault[1])
+            return finding_of(AREA, _subject(source), "failed", file.fault[1])
     fact = f"{counted(len(readable), 'file')} for {source.include}"
     if faulty:
         first = faulty[0]
@@ -91,11 +93,5 @@ def _examine_files(source: Input, most_mb: int, environment: Mapping[str, str]) 
         fact = f"{fact}, {len(faulty):,} cannot be read ({first.name}: {why})"
         return Finding(AREA, _subject(source), "warning", fact, "mend them")
     if not readable:
-        return _with_action(source, "warning", f"{fact}; correct its url or include")
+        return finding_of(AREA, _subject(source), "warning", f"{fact}; correct its url or include")
     return Finding(AREA, _subject(source), "ok", fact)
-
-
-def _with_action(source: Input, verdict: Verdict, message: str) -> Finding:
-    """Return a finding whose message reads "fact; action"."""
-    fact, _, action = message.rpartition("; ")
-    return Finding(AREA, _subject(source), verdict, fact or action, action if fact else "")

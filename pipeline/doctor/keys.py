@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.contract.conditions import DATE, OWN
 from pipeline.doctor.conditions import unknown_fields
-from pipeline.doctor.finding import Finding
+from pipeline.doctor.finding import Finding, finding_of
 from pipeline.errors import StoreError, counted
 from pipeline.runs.adapters import postgres_store
 from pipeline.settings.keys import key_faults, key_warnings, rights_by_place, unknown_models
@@ -21,12 +21,10 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
     answers."""
     faults = [*key_faults(settings.serve), *unknown_models(settings)]
     for fault in faults:
-        fact, _, action = fault.rpartition("; ")
-        yield Finding("settings", WHAT, "failed", fact, action)
+        yield finding_of("settings", WHAT, "failed", fault)
     warnings = list(key_warnings(settings.serve))
     for warning in warnings:
-        fact, _, action = warning.rpartition("; ")
-        yield Finding("settings", WHAT, "warning", fact, action)
+        yield finding_of("settings", WHAT, "warning", warning)
     try:
         doubts = list(_doubts(root, settings))
     except StoreError:

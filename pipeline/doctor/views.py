@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.contract.conditions import DATE, OWN
 from pipeline.contract.views import is_made_by
 from pipeline.doctor.conditions import unknown_fields
-from pipeline.doctor.finding import Finding
+from pipeline.doctor.finding import Finding, finding_of
 from pipeline.errors import StoreError
 from pipeline.runs.adapters import postgres_store
 from pipeline.runs.services import Services
@@ -26,8 +26,7 @@ def examine_views(project: Services) -> Iterator[Finding]:
     if views:
         why = project.why_not_loadable()
         if why:
-            fact, _, action = why.rpartition("; ")
-            yield Finding("settings", WHAT, "failed", fact, action)
+            yield finding_of("settings", WHAT, "failed", why)
         for size in sizes_of_views(project.snapshots.manifest(project.shown_workflow()), views):
             yield _finding_on_size(size)
     # A store that does not answer has a finding of its own.

@@ -113,6 +113,11 @@ class Resources:
         """Return the names in the settings of the chat models that a step asks."""
         return [name for role, name in step.models.items() if step.verb.roles[role] is ChatModel]
 
+    def asks_elsewhere(self, step: Step) -> bool:
+        """Check that a model of the step is behind an endpoint; one in this process costs
+        nothing."""
+        return any(hasattr(model, "cost") for model in self.models_of(step).values())
+
     def prompts_of(self, step: Step) -> dict[str, Prompt]:
         """Return the prompts of a step by role.
 

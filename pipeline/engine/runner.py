@@ -374,7 +374,7 @@ class Runner:
                 settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
                 record = planned.record
-                if record is None and self.ask_nobody and asks_elsewhere(step, self.resources):
+                if record is None and self.ask_nobody and self.resources.asks_elsewhere(step):
                     unasked = self.ask_nobody(workflow, planned, tables, previous)
                     record, waiting = unasked.record, unasked.waiting
                     self.noted[step.id] = unasked.noted
@@ -551,11 +551,6 @@ class Runner:
         gathered = pd.concat(frames, ignore_index=True) if frames else no_rejects
         rows = REJECTS_SCHEMA.encode(gathered, "rejects")
         return self.snapshots.tables.write(REJECTS, rows, REJECTS_SCHEMA.order)
-
-
-def asks_elsewhere(step: Step, resources: Resources) -> bool:
-    """Check that a model of the step is behind an endpoint; one in this process costs nothing."""
-    return any(hasattr(model, "cost") for model in resources.models_of(step).values())
 
 
 def _every_file(file: str) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pipeline.corrections.own_documents import read_own_statements
 from pipeline.engine.plan import PlannedStep, Planner
 from pipeline.engine.run_options import RunOptions, Selection
-from pipeline.engine.runner import asks_elsewhere
 from pipeline.engine.workflow import READ_TABLE, Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_matches import corrections_file, find_step
@@ -91,7 +90,7 @@ def _refuse_other_changes(
         follows_ontology = step.verb.name == CHECK
         if step.id in selection.skip:
             continue
-        if not follows_ontology and not asks_elsewhere(step, project.resources):
+        if not follows_ontology and not project.resources.asks_elsewhere(step):
             continue
         changed = _name_change(planned, previous)
         if changed:

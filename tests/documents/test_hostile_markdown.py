@@ -59,24 +59,25 @@ def load_and_cut(folder: Path, text: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     return documents, text_units
 
 
+def assert_read_whole(documents: pd.DataFrame, text_units: pd.DataFrame, text: str) -> None:
+    # Of a comparison that fails, pytest would show the difference between megabytes.
+    is_whole = documents["text"].item() == text
+    assert is_whole
+    is_end_found = BODY in text_units["text"].iloc[-1]
+    assert is_end_found
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_of_marks_is_read_whole_and_its_end_is_found(tmp_path: Path, name: str):
     text = f"{TEXTS[name]}\n\n{BODY}"
     documents, text_units = load_and_cut(tmp_path, text)
-    # Of a comparison that fails, pytest would show the difference between megabytes.
-    is_whole = documents["text"].item() == text
-    assert is_whole
+    assert_read_whole(documents, text_units, text)
     assert len(documents["title"].item()) <= 300
-    is_end_found = BODY in text_units["text"].iloc[-1]
-    assert is_end_found
 
 
 @pytest.mark.parametrize("name", NO_FIELDS)
 def test_front_matter_that_is_made_to_grow_is_text(tmp_path: Path, name: str):
     text = f"---\n{NO_FIELDS[name]}\n---\n{BODY}"
     documents, text_units = load_and_cut(tmp_path, text)
-    is_whole = documents["text"].item() == text
-    assert is_whole
+    assert_read_whole(documents, text_units, text)
     assert json.loads(documents["metadata"].item()) == {}
-    is_end_found = BODY in text_units["text"].iloc[-1]
-    assert is_end_found

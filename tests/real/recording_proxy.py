@@ -10,6 +10,8 @@ from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
+from tests.servers.serving import serving
+
 CHAT = "/v1/chat/completions"
 UNREACHABLE = (
     b'{"error": {"message": "The model server is not there.", "type": "proxy", "code": 502}}'
@@ -133,13 +135,5 @@ def usage_in(answer: bytes) -> tuple[int, int] | None:
 @contextmanager
 def recording_proxy(target: int) -> Iterator[RecordingProxy]:
     proxy = RecordingProxy(target)
-    thread = threading.Thread(
-        target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-    )
-    thread.start()
-    try:
+    with serving(proxy):
         yield proxy
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()

@@ -5,7 +5,6 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from xml.sax.saxutils import escape
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
+
+from tests.servers.serving import serving
 
 BUCKET = "bucket"
 ACCOUNT = "local"
@@ -225,13 +226,5 @@ def cloud_bucket(dialect: Dialect) -> Iterator[CloudBucket]:
 
     server = Server(("127.0.0.1", 0), Handler)
     bucket.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    serving = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-    )
-    serving.start()
-    try:
+    with serving(server):
         yield bucket
-    finally:
-        server.shutdown()
-        server.server_close()
-        serving.join()

@@ -2,7 +2,6 @@
 does."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +9,7 @@ from typing import Any, cast
 
 from tests.servers.openai_answers import last_tokens
 from tests.servers.openai_replies import Messages, Reader, content_of, count_tokens, default_reply
+from tests.servers.serving import serving
 
 DEFAULT_NUM_CTX = 4096
 NANOSECONDS = 1_000_000
@@ -147,13 +147,5 @@ class Handler(BaseHTTPRequestHandler):
 def ollama_server(reply: Reader = default_reply) -> Iterator[OllamaServer]:
     """A server that listens until the block ends."""
     server = OllamaServer(reply)
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

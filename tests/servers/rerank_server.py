@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, cast
 
 from tests.servers.openai_replies import UsageReport
+from tests.servers.serving import serving
 
 Style = Literal["jina", "tei"]
 
@@ -153,14 +154,8 @@ def overlap(query: str, text: str) -> float:
 def rerank_server(key: str = "rerank-key", style: Style = "jina") -> Iterator[RerankServer]:
     """A server that listens on a free port until the block ends."""
     server = RerankServer(key, style)
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.closed.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(server):
+        try:
+            yield server
+        finally:
+            server.closed.set()

@@ -39,6 +39,7 @@ from tests.servers.neo4j_server import (
     to_its_end,
     why_no_maven,
 )
+from tests.servers.serving import serving
 
 POM = Path(__file__).with_name("s3") / "pom.xml"
 USER, KEY = "local-tests", "local-tests-only"
@@ -252,16 +253,8 @@ def between(
             """A client that is killed breaks a connection off."""
 
     proxy = Quiet(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(
-        target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-    )
-    serving.start()
-    try:
+    with serving(proxy):
         yield f"http://127.0.0.1:{proxy.server_address[1]}", traffic
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
-        serving.join()
 
 
 def main() -> None:

@@ -193,14 +193,10 @@ class Forecaster:
         # Backwards, so that the readers of a table are known before the step that writes it.
         for step in reversed(self.workflow.steps):
             writes_needed_table = not needed_tables.isdisjoint(step.outputs.values())
-            if self._is_paid(step) or writes_needed_table:
+            if self.resources.asks_elsewhere(step) or writes_needed_table:
                 steps.add(step.id)
                 needed_tables |= set(step.inputs.values())
         return steps
-
-    def _is_paid(self, step: Step) -> bool:
-        """Check that a model of the step is behind an endpoint."""
-        return any(hasattr(model, "cost") for model in self.resources.models_of(step).values())
 
     def _seconds(self, step: Step, estimate: Estimate) -> Seconds | None:
         """Return the least and the most seconds of the step's model calls; None if not known."""
@@ -226,7 +222,7 @@ class Forecaster:
         """Return the estimate of a step, and note what later steps need of its tables."""
         step = planned.step
         to_come = self._coming(step)
-        is_paid = self._is_paid(step)
+        is_paid = self.resources.asks_elsewhere(step)
         has_inputs = set(step.inputs.values()) <= set(self._at_hand)
         written = [table for name, table in step.outputs.items() if name != REJECTS]
         ran_before = all(self._table_before(table) for table in written)
@@ -376,7 +372,8 @@ class Forecaster:
         there are none, or it asks no chat model about text units."""
         table = step.inputs.get(step.verb.rowwise or "")
         asks_about_units = step.verb.rowwise == TEXT_UNITS and step.verb.roles_of(ChatModel)
-        if self._descriptions is None or not asks_about_units or not self._is_paid(step):
+        is_paid = asks_about_units and self.resources.asks_elsewhere(step)
+        if self._descriptions is None or not is_paid:
             return None
         sizes = [
             getattr(writer.params, "size", None)

@@ -140,18 +140,24 @@ def is_of(known: str, source: str) -> bool:
     return known == source or known.startswith(f"{source}#")
 
 
+def find_gone(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Return the documents of ``before`` of which ``after`` has neither the id nor the content.
+
+    A document whose content exists under another id is renamed, not gone.
+    """
+    has_id = before["id"].isin(after["id"])
+    has_content = before["content_hash"].isin(after["content_hash"])
+    return before[~(has_id | has_content)]
+
+
 def check_deletions(
     before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE
 ) -> None:
     """Raise DeletionError if more than ``max_ratio`` of the documents of ``before`` are gone.
 
-    Both tables have the columns ``id``, ``source`` and ``content_hash``. A document whose content
-    exists under another id is renamed, not gone.
+    Both tables have the columns ``id``, ``source`` and ``content_hash``.
     """
-    has_id = before["id"].isin(after["id"])
-    has_content = before["content_hash"].isin(after["content_hash"])
-    is_gone = ~(has_id | has_content)
-    sources_gone = sorted(before.loc[is_gone, "source"])
+    sources_gone = sorted(find_gone(before, after)["source"])
     if len(sources_gone) <= max_ratio * len(before):
         return
     examples = sources_gone[:_NAMED]

@@ -12,6 +12,7 @@ from pipeline.engine.documents.deletions import (
     DOCUMENTS,
     ON_PURPOSE,
     check_deletions,
+    find_gone,
     identities,
 )
 from pipeline.engine.workflow import (
@@ -67,11 +68,7 @@ def refuse_row_deletions(
         return
     then, now = identities(store, before), identities(store, after)
     rows_then = Counter(_tables_of(then["source"]))
-    has_id = then["id"].isin(now["id"])
-    # A row whose content exists under another id is renamed, not gone.
-    has_content = then["content_hash"].isin(now["content_hash"])
-    is_gone = ~(has_id | has_content)
-    rows_gone = Counter(_tables_of(then.loc[is_gone, "source"]))
+    rows_gone = Counter(_tables_of(find_gone(then, now)["source"]))
     # A table of which each row was rejected is still there.
     there = {*_tables_of(now["source"]), *_tables_of(rejects["row_id"])}
     for table, gone in rows_gone.items():
@@ -104,8 +101,7 @@ def refuse_input_deletions(
     most_gone = max(Counter(_inputs_of(gone["source"])).values(), default=0)
     if most_gone <= max_ratio * LEAST_ROWS:
         return
-    now = identities(store, after)
-    gone = gone[~gone["content_hash"].isin(now["content_hash"])]
+    gone = find_gone(gone, identities(store, after))
     documents_then = Counter(_inputs_of(identities(store, before)["source"]))
     documents_gone = Counter(_inputs_of(gone["source"]))
     for input, count in documents_gone.items():
