@@ -175,14 +175,14 @@ class TableSchema:
             for field in self.arrow
         ]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)
-        return self._sort(table).combine_chunks() if self.key else table.combine_chunks()
+        return self._sort(table).combine_chunks()
 
     def _sort(self, table: pa.Table) -> pa.Table:
-        """Return the table sorted by key.
+        """Return the table sorted by key, or as it is if the schema has no key.
 
         If it is sorted already, it is returned itself: a copy may take much memory.
         """
-        if table.num_rows < 2:
+        if table.num_rows < 2 or not self.key:
             return table
         columns = [table[name] for name in self.key]
         if not self.descending and all(is_text(each.type) for each in columns):

@@ -16,8 +16,10 @@ from pipeline.contract.schemas import (
     DOCUMENTS,
     EMBEDDINGS,
     MENTIONS,
+    STRING,
     TEXTS,
     TableSchema,
+    at_least,
     is_list,
     is_text,
 )
@@ -177,6 +179,12 @@ def test_rows_of_texts_are_in_the_order_of_pandas(parts: list[list[tuple[str | N
     together = pd.concat(frames, ignore_index=True)
     expected = together.sort_values(["one", "two"], kind="stable", ignore_index=True)
     pd.testing.assert_frame_equal(as_frame(schema.joined(*tables)), expected)
+
+
+def test_rows_of_a_schema_without_a_key_keep_their_order():
+    schema = at_least(id=STRING)
+    tables = [schema.encode(pd.DataFrame({"id": ids}), "rows") for ids in (["b", "a"], ["0"])]
+    assert schema.joined(*tables)["id"].to_pylist() == ["b", "a", "0"]
 
 
 def test_the_columns_that_are_seen_may_be_changed():

@@ -31,6 +31,19 @@ def in_parts(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
     return store.tables.replace_rows("rows", snapshot, "id", pa.array(ids), kept)
 
 
+def note_opened_files(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that grows by each Parquet file that is opened from now on."""
+    opened: list[object] = []
+    open_file = pq.ParquetFile.__init__
+
+    def noted(file: pq.ParquetFile, source: object, **options: Any) -> None:
+        opened.append(source)
+        open_file(file, source, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "__init__", noted)
+    return opened
+
+
 READS: dict[str, Read] = {
     "all rows": lambda reader, table: reader.read_arrow(table),
     "some columns": lambda reader, table: reader.read_arrow(table, ["words", "id"]),
@@ -74,14 +87,7 @@ def test_the_rows_of_a_small_file_are_read_once(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     snapshot = store.tables.write("rows", rows_of(IDS, "text"), SCHEMA.order)
-    opened: list[object] = []
-    open_file = pq.ParquetFile.__init__
-
-    def noted(file: pq.ParquetFile, source: object, **options: Any) -> None:
-        opened.append(source)
-        open_file(file, source, **options)
-
-    monkeypatch.setattr(pq.ParquetFile, "__init__", noted)
+    opened = note_opened_files(monkeypatch)
     for read in READS.values():
         read(store.tables, snapshot)
     # Once for its rows, and once for its schema.
@@ -115,16 +121,44 @@ def test_the_rows_used_least_recently_go_first(
     assert small.bytes == sum(rows.nbytes for rows in small.rows.values())
 
 
-def test_many_rows_of_a_small_file_are_not_kept(
+REPEATED = rows_of(IDS, "once " * 20_000)
+"""Rows that take 8 MB in memory. On disk the text that they share stands once."""
+LONG = rows_of(IDS[:2], "twice " * 200_000)
+"""Rows that take 2.4 MB in memory, and as much on disk without compression."""
+
+
+@pytest.mark.parametrize("rows", [REPEATED, LONG], ids=["repeated", "long"])
+def test_a_small_file_of_large_rows_is_not_decoded(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch, rows: pa.Table
+):
+    monkeypatch.setattr(small_files, "ROWS_AT_ONCE", 5)
+    snapshot = store.tables.write("rows", rows, SCHEMA.order)
+    path = store.root / snapshot.files[0].path
+    assert path.stat().st_size < small_files.MOST_BYTES_OF_FILE
+    opened = note_opened_files(monkeypatch)
+    small = small_files.SmallFiles()
+    at_first = pa.total_allocated_bytes()
+    assert small.read(path) is None
+    assert small.read(path) is None
+    assert len(opened) == 1, "a file that was too large is opened again"
+    assert pa.total_allocated_bytes() == at_first
+    assert not small.rows
+    assert store.tables.read_arrow(snapshot, rows.column_names) == rows
+
+
+def test_files_that_are_too_large_are_forgotten_first_come_first(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(small_files, "MOST_BYTES_OF_ROWS", 100)
-    snapshot = store.tables.write("rows", rows_of(IDS, "text"), SCHEMA.order)
+    monkeypatch.setattr(small_files, "MOST_BYTES_OF_ROWS", 0)
+    monkeypatch.setattr(small_files, "MOST_TOO_LARGE", 2)
+    versions = [
+        store.tables.write("rows", rows_of(IDS, text), SCHEMA.order) for text in ("a", "b", "c")
+    ]
+    files = [store.root / version.files[0].path for version in versions]
     small = small_files.SmallFiles()
-    rows = small.read(store.root / snapshot.files[0].path)
-    assert rows is not None
-    assert rows.num_rows == len(IDS)
-    assert not small.rows
+    for file in files:
+        assert small.read(file) is None
+    assert list(small.too_large) == [files[1].stem, files[2].stem]
 
 
 @pytest.fixture
