@@ -22,15 +22,19 @@ from pipeline.cli import (
     databases,
     docs,
     evaluate,
+    export,
+    gc,
     history,
-    maintain,
+    import_index,
     ontology,
+    purge,
     resolutions,
     run_pages,
     serve,
     subject,
     tables,
     worker,
+    workspaces,
 )
 from pipeline.cli.options import CutOffError, Folder, outlive_readers, print_aside
 from pipeline.errors import FAILED, Terminated, exit_code_of
@@ -91,8 +95,8 @@ COMMANDS = (
     checks.verify, history.status,
     history.runs, history.documents, run_pages.report, checks.rejects, checks.usage,
     checks.doctor,
-    checks.check_laws, maintain.gc, maintain.purge, subject.subject, backup.backup, backup.restore,
-    maintain.export, ask.query, chat.chat, ask.questions, serve.serve,
+    checks.check_laws, gc.gc, purge.purge, subject.subject, backup.backup, backup.restore,
+    export.export, ask.query, chat.chat, ask.questions, serve.serve,
     serve.ui, serve.mcp, worker.worker, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
@@ -112,8 +116,8 @@ stores_app.command()(databases.url)
 stores_app.command()(databases.psql)
 stores_app.command()(databases.stop)
 workspace_app = _add_group("workspace", "List or delete what the databases hold of a project.")
-workspace_app.command("list")(maintain.list_workspaces)
-workspace_app.command("drop")(maintain.drop_workspace)
+workspace_app.command("list")(workspaces.list_workspaces)
+workspace_app.command("drop")(workspaces.drop_workspace)
 resolutions_app = _add_group("resolutions", "Decide which names are one entity.")
 resolutions_app.command("list")(resolutions.list_resolutions)
 resolutions_app.command("pin")(resolutions.pin)
@@ -127,8 +131,8 @@ corrections_app.command("suspects")(corrections.suspects)
 ontology_app = _add_group("ontology", "Ask for the types that the graph may have.")
 ontology_app.command()(ontology.adopt)
 import_app = _add_group("import", "Take over a graph, a table or an ontology made elsewhere.")
-import_app.command("graphrag")(maintain.import_graphrag)
-import_app.command("lightrag")(maintain.import_lightrag)
+import_app.command("graphrag")(import_index.import_graphrag)
+import_app.command("lightrag")(import_index.import_lightrag)
 import_app.command("ontology")(ontology.import_ontology)
 import_app.command("triples")(tables.import_triples)
 import_app.command("cypher")(tables.import_cypher)

@@ -13,8 +13,8 @@ from pipeline.errors import StoreError
 from pipeline.load.overwrite_guard import SAME_MODEL, similarity
 from pipeline.load.owners import is_of_another
 from pipeline.models.cache.replies import NO_CACHE
-from pipeline.models.endpoint.attempts import RemoteModel
 from pipeline.models.endpoint.function import is_function
+from pipeline.models.endpoint.remote_model import RemoteModel
 from pipeline.runs.adapters import embedding_model, postgres_store, reranker
 from pipeline.runs.owner import known_owner
 from pipeline.settings.schema import Settings

@@ -764,7 +764,7 @@ class Services:
     def reply_speed(self, model: Model) -> float | None:
         """Return the tokens of replies in a second that doctor measured of a model; None if it did
         not."""
-        from pipeline.models.endpoint.attempts import RemoteModel
+        from pipeline.models.endpoint.remote_model import RemoteModel
 
         if not isinstance(model, RemoteModel):
             return None

@@ -23,13 +23,15 @@ from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.chat.routes import add_chat
 from pipeline.serve.failures import Failure, failure_of, invalid, refused_by, respond
-from pipeline.serve.guard import BROWSER_HEADERS, Guard, RequestLog, WithHeaders
+from pipeline.serve.guard import Guard
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.metrics import Counting, Counts, MetricsPage, WithMetrics, note_mode
 from pipeline.serve.new_runs import Starter, add_runs
 from pipeline.serve.posted import MEGABYTE, add_documents
 from pipeline.serve.queries import Api, Queries
+from pipeline.serve.request_log import RequestLog
+from pipeline.serve.response_headers import BROWSER_HEADERS, WithHeaders
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
 from pipeline.serve.sessions import OneTimeToken, sessions_of
 from pipeline.serve.tries import Tries

@@ -2,15 +2,13 @@
 arrive. Also set the security headers of answers, and log requests."""
 
 import asyncio
-import logging
 import re
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -296,70 +294,3 @@ def _keys_in(headers: Headers) -> list[bytes]:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     return [one.encode("latin-1") for one in (headers.get("x-api-key", ""), bearer)]
-
-
-BROWSER_HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
-        " 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    # With no-referrer a browser would send Origin: null with a form, as of no page.
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-"""Headers of every answer. With them a browser loads nothing from other hosts, sends nothing to
-them, and shows no page in a frame of theirs, whatever a document or a model has written."""
-
-
-@dataclass(frozen=True)
-class WithHeaders:
-    """An ASGI application around another that adds headers to every answer that lacks them."""
-
-    app: ASGIApp
-    headers: Mapping[str, str]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self.headers.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
-
-
-LOG = logging.getLogger("graphmill.serve")
-
-
-@dataclass(frozen=True)
-class RequestLog:
-    """An ASGI application around another that logs each request.
-
-    A line has the method, path, status and the milliseconds until the answer's end. It ends with
-    "hung up" if the client disconnected before.
-    """
-
-    app: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        began, status, whole = time.perf_counter(), 0, False
-
-        async def noted(message: Message) -> None:
-            nonlocal status, whole
-            status = message.get("status", status)
-            await send(message)
-            whole = message["type"] == "http.response.body" and not message.get("more_body", False)
-
-        try:
-            await self.app(scope, receive, noted)
-        finally:
-            milliseconds = (time.perf_counter() - began) * 1000
-            path = quote(scope["path"])  # A path may hold a line break.
-            end = "" if whole else " hung up"
-            LOG.info("%s %s %d %.0f ms%s", scope["method"], path, status, milliseconds, end)

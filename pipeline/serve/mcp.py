@@ -31,9 +31,10 @@ from pipeline.runs.services import DEFAULT
 from pipeline.serve.access import Access, access_list_of, caller_of
 from pipeline.serve.audit import audit_of
 from pipeline.serve.failures import failure_of, invalid, refusal
-from pipeline.serve.guard import Guard, RequestLog
+from pipeline.serve.guard import Guard
 from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
+from pipeline.serve.request_log import RequestLog
 from pipeline.serve.server import make_ready
 from pipeline.serve.start import serve_as
 from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters

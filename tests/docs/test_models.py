@@ -12,7 +12,7 @@ import yaml
 
 from pipeline.models.base import ChatRequest
 from pipeline.models.cache.replies import NO_CACHE
-from pipeline.models.endpoint.attempts import RemoteModel
+from pipeline.models.endpoint.remote_model import RemoteModel
 from pipeline.project import Project
 from pipeline.runs.adapters import chat_model, embedding_model
 from pipeline.settings.file import read_settings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pipeline.models.base import ANSWERED
-from pipeline.models.endpoint.attempts import PROBE_TEXT
+from pipeline.models.endpoint.remote_model import PROBE_TEXT
 from tests.servers.openai_server import Request
 
 UNREPORTED = frozenset({"no_usage", "zero_usage"})

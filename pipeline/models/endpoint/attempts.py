@@ -1,21 +1,17 @@
-"""Models behind an address, and their calls: queueing, retries, and the record of every attempt."""
+"""Calls of an endpoint: their queue, their retries, and the record of every attempt."""
 
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pipeline.errors import ModelError
-from pipeline.models.base import NO_TOKENS, Listener, Tokens, Usage
-from pipeline.models.cache.replies import NO_CACHE, ReplyCache
-from pipeline.models.cache.reserve import Reserve
-from pipeline.models.conversations import Done, Item, Workers, made_once
+from pipeline.models.base import Listener, Tokens, Usage
 from pipeline.models.endpoint.client import Endpoint, Failure
-from pipeline.models.endpoint.limits import Bucket, Limiter, Place, Rate, sleep
-from pipeline.models.endpoint.server_watch import Say, ServerWatch
+from pipeline.models.endpoint.limits import Limiter, Place, sleep
+from pipeline.models.endpoint.server_watch import ServerWatch
 from pipeline.spans import note_call
 
 if TYPE_CHECKING:
@@ -33,18 +29,11 @@ UNCOUNTED_RESTARTS = 3
 """Number of times that a call is sent again after the server was down, without counting as a
 failure. Without this limit, a prompt that crashes its server would be sent for ever, if a proxy
 answers 502 meanwhile."""
-FEWEST_FAILURES = 8
-"""The least number of failed calls in a row that ends a run."""
 LONGEST_THROTTLING = 3600.0
 """Time in seconds that a run continues although the endpoint refuses every call as too many."""
 LONGEST_WAIT = 60.0
 """Longest pause in seconds between two attempts."""
-SECONDS_TO_LEAVE = 1.0
-"""Time that calls under way have to end when a query is stopped, because a user waits for that."""
 CHARACTERS_PER_TOKEN = 4
-PROBE_SECONDS = 10.0
-"""Time limit of a probe. A server that has not refused by then is running: some servers load a
-model during the first call."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,6 @@ class Call:
 PROBE = Call("", 0)
 PROBE_OUTCOME = "look"
 """Outcome of a probe in the usage records. Records of earlier runs have this word too."""
-PROBE_TEXT = "Hi"
 
 
 @dataclass
@@ -360,136 +348,6 @@ class Attempts:
             attempt=attempt,
             texts=call.texts,
             estimated=tokens.estimated,
-        )
-
-
-@dataclass(frozen=True)
-class RemoteModel:
-    """Model behind an address.
-
-    ``timeout`` is in seconds, and prices are per million tokens. ``urgent``: its calls have their
-    own places and precede those of other models, in any process. ``wait_for_model``: seconds that a
-    run waits for a server that is starting; 0, as for queries, means no wait.
-
-    ``connect`` creates the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and
-    ``timeout``. ``origin`` names the code that answers instead of an endpoint; it is part of the
-    model's identity.
-
-    Raises SettingsError for an invalid address or key.
-    """
-
-    model: str = ""
-    base_url: str = field(default="", repr=False)
-    api_key: str = field(default="", repr=False)
-    cache: ReplyCache = NO_CACHE
-    concurrency: int = 16
-    timeout: float = 120
-    max_retries: int = 5
-    rate: Rate = Rate()
-    input_price: float | None = None
-    output_price: float = 0.0
-    where: str = "models"
-    urgent: bool = False
-    connect: Callable[[str, str, str, str, float], Endpoint] = field(default=Endpoint, repr=False)
-    origin: Mapping[str, str] = field(default_factory=dict)
-    wait_for_model: float = 0.0
-
-    def __post_init__(self) -> None:
-        # Create the endpoint now, so that an invalid address or key is reported at once.
-        _ = self.endpoint
-
-    @made_once
-    def endpoint(self) -> Endpoint:
-        return self.connect(self.where, self.model, self.base_url, self.api_key, self.timeout)
-
-    def preflight(self) -> None:
-        self.endpoint.preflight()
-
-    def begin_run(self, say: Say) -> None:
-        """Check the server as ``preflight`` does, and wait up to ``wait_for_model`` if it is
-        starting.
-
-        A run calls this before its first call. ``say`` receives messages about the wait. Raises the
-        errors of ``preflight``, and ModelError when the server has not answered in time.
-        """
-        self.watch.begin()
-        self.limiter.begin()
-        try:
-            self.endpoint.preflight()
-        except ModelError:
-            # Nothing listens. If the server was only starting, its key has still to be checked.
-            if not self._await_start(say):
-                raise
-            self.endpoint.preflight()
-        else:
-            # Something answers, but a server that loads its model answers too, with a 503.
-            self._await_start(say)
-
-    def _await_start(self, say: Say) -> bool:
-        """Wait for the server if it is starting. Return whether it was."""
-        failure = self.endpoint.probe() if self.wait_for_model else None
-        if failure is None or not self.watch.is_down(failure):
-            return False
-        self.watch.await_server(failure, self.endpoint.probe, threading.Event(), say)
-        return True
-
-    def note(self) -> str:
-        """Return a remark about the server for the end of a run, or ""."""
-        note = self.limiter.note(f"{self.where}.concurrency")
-        return f"{self.where}: {note}" if note else ""
-
-    def probe(self, client: "OpenAI") -> Tokens:
-        """Make the smallest possible call to see whether the server answers. Return its tokens."""
-        with client.with_options(timeout=PROBE_SECONDS).models.with_streaming_response.list():
-            return NO_TOKENS
-
-    @made_once
-    def watch(self) -> ServerWatch:
-        return ServerWatch(self.endpoint, self.wait_for_model, self._failures_to_give_up)
-
-    @property
-    def _failures_to_give_up(self) -> int:
-        """Number of calls in a row that must fail before the work is given up.
-
-        One fault of a server ends all calls under way, so it takes twice as many. Where these are
-        few, it takes `FEWEST_FAILURES`.
-        """
-        return max(FEWEST_FAILURES, 2 * self.concurrency)
-
-    def cost(self, tokens: Tokens) -> float | None:
-        """Return the cost in the currency of the prices, or None if the model has no price."""
-        if self.input_price is None:
-            return None
-        return (tokens.input * self.input_price + tokens.output * self.output_price) / 1e6
-
-    @made_once
-    def limiter(self) -> Limiter:
-        bucket = Bucket(self.endpoint.digest, self.rate, self.cache.database)
-        return Limiter(self.concurrency, bucket, self.urgent)
-
-    def reserve(self, size: int, calls: int | None = None) -> Reserve:
-        """Return a reserve in the cache for the replies of all calls at once, of ``size`` bytes
-        each."""
-        return self.cache.database.reserve(calls or self.concurrency, size, self.where)
-
-    def attempts(self, listener: Listener | None) -> Attempts:
-        throttling = self.timeout if self.urgent else None
-        retry_window = RetryWindow(self.endpoint, self._failures_to_give_up, throttling)
-        return Attempts(
-            self.endpoint,
-            self.limiter,
-            self.max_retries,
-            self.cost,
-            threading.Event(),
-            retry_window,
-            self.watch,
-            self.probe,
-            listener,
-        )
-
-    def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
-        return Workers(
-            work, self.concurrency, attempts.stop, SECONDS_TO_LEAVE if self.urgent else self.timeout
         )
 
 

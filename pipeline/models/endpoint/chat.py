@@ -34,16 +34,10 @@ from pipeline.models.conversations import (
     in_parallel,
     made_once,
 )
-from pipeline.models.endpoint.attempts import (
-    PROBE_SECONDS,
-    PROBE_TEXT,
-    Attempts,
-    Call,
-    RemoteModel,
-    Sent,
-)
+from pipeline.models.endpoint.attempts import Attempts, Call, Sent
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable
 from pipeline.models.endpoint.pictures import message_with_picture, tokens_of_picture
+from pipeline.models.endpoint.remote_model import PROBE_SECONDS, PROBE_TEXT, RemoteModel
 from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, outcome_of, reports_thinking
 from pipeline.models.endpoint.schema_limits import SchemaLimits
 from pipeline.models.endpoint.streams import Chunk, lines_in_time, read_events, usage_of

@@ -13,14 +13,9 @@ from pipeline.models.cache.database import slices
 from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unknown_texts
 from pipeline.models.cache.reserve import bytes_of_vectors
 from pipeline.models.conversations import in_parallel
-from pipeline.models.endpoint.attempts import (
-    PROBE_SECONDS,
-    PROBE_TEXT,
-    Attempts,
-    Call,
-    RemoteModel,
-)
+from pipeline.models.endpoint.attempts import Attempts, Call
 from pipeline.models.endpoint.client import Failure, sendable
+from pipeline.models.endpoint.remote_model import PROBE_SECONDS, PROBE_TEXT, RemoteModel
 from pipeline.models.endpoint.token_counts import reported_tokens, with_estimates
 from pipeline.text.tokens import tokenizer
 

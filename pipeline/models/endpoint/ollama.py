@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pipeline.errors import ModelError, NoSuchModelError
 from pipeline.models.base import NO_TOKENS, ChatRequest, Tokens
 from pipeline.models.cache.replies import Completion
-from pipeline.models.endpoint.attempts import PROBE_SECONDS
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.client import (
     PREFLIGHT_SECONDS,
@@ -24,6 +23,7 @@ from pipeline.models.endpoint.client import (
     sendable,
 )
 from pipeline.models.endpoint.pictures import base64_of
+from pipeline.models.endpoint.remote_model import PROBE_SECONDS
 from pipeline.models.endpoint.reply_limits import Limit
 from pipeline.models.endpoint.streams import Chunk, StreamedError, json_object, lines_in_time
 from pipeline.models.endpoint.token_counts import reported_tokens, written_text

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import ModelError, SettingsError
 from pipeline.models.base import Listener, Tokens
 from pipeline.models.conversations import in_parallel, made_once
-from pipeline.models.endpoint.attempts import Attempts, Call, RemoteModel, RetryWindow
+from pipeline.models.endpoint.attempts import Attempts, Call, RetryWindow
 from pipeline.models.endpoint.client import Endpoint, Failure, UselessAnswerError, sendable
+from pipeline.models.endpoint.remote_model import RemoteModel
 from pipeline.models.endpoint.token_counts import as_count
 from pipeline.text.tokens import tokenizer
 
