@@ -303,6 +303,22 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Yield a folder in the system's temporary folder, which is deleted when the block ends.
+
+    A file in it that cannot be deleted raises no error, which would hide how the block ended.
+    """
+    folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    try:
+        with folder as path:
+            yield Path(path)
+    except KeyboardInterrupt:
+        # Ctrl-C may have come while the folder was being deleted.
+        folder.cleanup()
+        raise
+
+
+@contextmanager
 def scratch_file(folder: Path) -> Iterator[IO[bytes]]:
     """Yield a file without a name, for data that may exceed memory.
 

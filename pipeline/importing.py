@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pipeline.errors import UsageError
+from pipeline.files import temporary_folder
 from pipeline.running import Running
 
 if TYPE_CHECKING:
@@ -215,15 +216,13 @@ class Importing(Running):
         those of the settings ``cypher``. Raises UsageError for a query that writes, that has a
         mistake, or that gives no table of facts; raises StoreError if the server does not answer.
         """
-        from tempfile import TemporaryDirectory
-
         from pipeline.documents.own_tables import imported, queried
         from pipeline.runs.adapters import neo4j_source
 
         source = neo4j_source(self.settings, url)
         name = queried.name_table(url, query, table)
-        with TemporaryDirectory(prefix="graphmill-query-") as folder:
-            path = Path(folder) / name
+        with temporary_folder("graphmill-query-") as folder:
+            path = folder / name
             named = imported.columns_of_import(self.root, path, columns or {}, {})
             # The user's own query is the whole statement. Nothing else is put into it.
             statement = cast("LiteralString", query)

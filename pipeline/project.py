@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.asking import Asking
 from pipeline.errors import GraphmillError, SettingsError, UsageError, install_extra
-from pipeline.files import write_text
+from pipeline.files import temporary_folder, write_text
 from pipeline.importing import Importing
 from pipeline.settings.file import read_settings
 from pipeline.settings.query_keywords import with_option_names
@@ -103,12 +103,9 @@ class Project(Asking, Importing):
         Its databases are there too, unless the overrides name others. The arguments are those of
         ``open``; ``workflow`` is the one that runs when none is named.
         """
-        from tempfile import TemporaryDirectory
-
         from pipeline.settings.init import init_project
 
-        with TemporaryDirectory(prefix="graphmill-", ignore_cleanup_errors=True) as folder:
-            root = Path(folder)
+        with temporary_folder("graphmill-") as root:
             init_project(root, workflow)
             with cls.open(root, overrides, chat, embedding) as project:
                 try:

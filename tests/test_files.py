@@ -2,13 +2,16 @@
 
 import json
 import os
+import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.files import json_text, read_json, scratch_file, write_json
+from pipeline.files import json_text, read_json, scratch_file, temporary_folder, write_json
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 NUMBERS = st.integers() | st.floats(allow_nan=False)
@@ -34,6 +37,24 @@ def test_a_json_file_has_a_line_for_each_value_in_the_order_of_the_keys():
         ' "b": [\n  1,\n  2.5,\n  "é"\n ],\n'
         f' "sha256": "{digest}"\n}}\n'
     )
+
+
+def test_ctrl_c_leaves_no_temporary_folder_even_while_it_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    unlink = os.unlink
+    interrupts = iter([signal.SIGINT])
+
+    def interrupted(*args: Any, **options: Any) -> None:
+        for number in interrupts:
+            signal.raise_signal(number)
+        unlink(*args, **options)
+
+    monkeypatch.setattr(os, "unlink", interrupted)
+    with pytest.raises(KeyboardInterrupt), temporary_folder("graphmill-test-") as folder:
+        (folder / "a.txt").write_text("A text.")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_scratch_file_leaves_no_name_behind_and_needs_no_folder_to_write_to(tmp_path: Path):

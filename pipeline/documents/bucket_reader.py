@@ -1,6 +1,7 @@
 """Read the objects of a bucket that is an input, and stop asking a bucket that has gone silent."""
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,14 @@ from pipeline.files import full_disk_named
 from pipeline.snapshots.objects import AT_ONCE, RETRY_SECONDS, Objects
 
 SILENT_SECONDS = RETRY_SECONDS / 2
-"""A failure after this time is one of a bucket that did not answer. An object that the key may not
-read is refused at once, and says nothing about the others."""
+"""A failure after this time is one of a bucket that did not answer, if no part of the object came.
+An object that the key may not read is refused at once, and says nothing about the others."""
 SILENT_IN_A_ROW = 3
 """The number of objects after which the others are not tried. Each costs RETRY_SECONDS, so a large
 bucket that goes silent would hold a run for days."""
+_ENDING_SECONDS = 5.0
+"""The longest time to wait for requests that were cancelled. They end at once, unless a disk
+hangs."""
 
 
 class _SilentError(OSError):
@@ -55,16 +59,22 @@ class BucketReader:
         """
         # After Ctrl-C nothing waits for an answer: coroutines can be cancelled, and requests in
         # threads cannot.
-        fetching = asyncio.run_coroutine_threadsafe(self._fetch_all(wanted), event_loop())
+        ended = threading.Event()
+        fetching = asyncio.run_coroutine_threadsafe(self._fetch_all(wanted, ended), event_loop())
         try:
             return fetching.result()
         finally:
-            fetching.cancel()
+            # The caller deletes the folder next, in which none of them may write any more.
+            if fetching.cancel():
+                ended.wait(_ENDING_SECONDS)
 
-    async def _fetch_all(self, wanted: Sequence[tuple[str, Path]]) -> list[OSError | None]:
+    async def _fetch_all(
+        self, wanted: Sequence[tuple[str, Path]], ended: threading.Event
+    ) -> list[OSError | None]:
         """Fetch the objects, and judge them in their order, whichever ends first.
 
         So the verdict on the bucket does not depend on which of them are under way together.
+        ``ended`` is set when none of them is under way any more.
         """
         waiting = deque(wanted)
         under_way: deque[asyncio.Task[OSError | None]] = deque()
@@ -85,12 +95,17 @@ class BucketReader:
         finally:
             for task in under_way:
                 task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+            ended.set()
         return found
 
     async def _fetch_one(self, name: str, path: Path) -> OSError | None:
         try:
             with full_disk_named(path.parents[2]), _timed():
                 await self.objects.fetch_async(name, path)
+        except _SilentError as error:
+            # A bucket that gave a part of the object is slow, or broke off, but is not silent.
+            return OSError(str(error)) if path.exists() and path.stat().st_size else error
         except OSError as error:
             return error
         return None

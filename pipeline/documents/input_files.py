@@ -11,7 +11,6 @@ from functools import cached_property
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path, PurePath
-from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pipeline.documents.archives import DAMAGED, MemberReader
@@ -25,7 +24,7 @@ from pipeline.documents.file_hashes import (
     state_of,
 )
 from pipeline.documents.git import BlobReader, GitError, blob_reader
-from pipeline.files import full_disk_named
+from pipeline.files import full_disk_named, temporary_folder
 from pipeline.text.ids import digest
 
 if TYPE_CHECKING:
@@ -251,16 +250,16 @@ def unpacked(files: Sequence[InputFile], suffixes: Collection[str]) -> Iterator[
     if not any(file.kind in _PACKED for file in files):
         yield list(files)
         return
-    with TemporaryDirectory(prefix="graphmill-unpacked-") as folder, Opener() as opener:
+    with temporary_folder("graphmill-unpacked-") as folder, Opener() as opener:
         # A message about a full disk names the folder that stays, not the one that is deleted.
-        lasting_folder = Path(folder).parent
+        lasting_folder = folder.parent
         found = list(files)
         objects: dict[int, Path] = {}
         for number, file in enumerate(files):
             if file.kind not in _PACKED or file.suffix not in suffixes or file.fault:
                 continue
             name = f"{PurePath(file.name).stem[:_LONGEST_STEM]}{file.suffix}"
-            path = Path(folder, str(number), name)
+            path = folder / str(number) / name
             with full_disk_named(lasting_folder):
                 path.parent.mkdir()
             if file.bucket:

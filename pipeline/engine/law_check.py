@@ -7,8 +7,6 @@ asked. Nothing is written except to a temporary folder.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -21,6 +19,7 @@ from pipeline.engine.documents.deletions import DOCUMENTS
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UnstampedReadError, UsageError
+from pipeline.files import temporary_folder
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 Verdict = Literal["holds", "breaks", "whole", "source"]
@@ -70,8 +69,8 @@ def check_laws(
     found: dict[str, HeldStep] = {}
     for draw in range(draws):
         share = CHANGED[draw % len(CHANGED)]
-        with TemporaryDirectory(prefix="graphmill-laws-", ignore_cleanup_errors=True) as folder:
-            tried = SnapshotStore(Path(folder), beneath=snapshots)
+        with temporary_folder("graphmill-laws-") as folder:
+            tried = SnapshotStore(folder, beneath=snapshots)
             check = LawCheck(resources, tried, tables, documents, seed + draw, share)
             for held in check.steps(workflow):
                 if held.step not in found or found[held.step].verdict != "breaks":

@@ -13,8 +13,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.contract.views import split_name
@@ -27,6 +25,7 @@ from pipeline.engine.usage.journal import Journal
 from pipeline.engine.usage.run_budget import Meter
 from pipeline.errors import DataError, UsageError, counted
 from pipeline.export.emit import emit, withdraw
+from pipeline.files import temporary_folder
 from pipeline.load.last_load import LoadedVersions
 from pipeline.load.projection import require_sources
 from pipeline.purge import workspaces
@@ -168,8 +167,8 @@ def survey_document(project: Services, document: str) -> Survey:
     """
     with project.runs.alone():
         subject = _subject(project, document)
-        with TemporaryDirectory(prefix="graphmill-purge-", ignore_cleanup_errors=True) as folder:
-            tried = SnapshotStore(Path(folder), beneath=project.snapshots)
+        with temporary_folder("graphmill-purge-") as folder:
+            tried = SnapshotStore(folder, beneath=project.snapshots)
             taken = [take_out(project, name, subject.target, tried) for name in subject.workflows]
         asks = NextCalls.after(project, taken)
         return survey(project, subject.target, subject.found, subject.intention is not None, asks)

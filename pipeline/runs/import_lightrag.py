@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pipeline.corrections.conflicts import find_conflict
@@ -13,7 +12,7 @@ from pipeline.corrections.file import FILE, read_lines, write_decisions
 from pipeline.documents.lightrag import copy_index
 from pipeline.documents.lightrag_postgres import SCHEMES, copy_tables
 from pipeline.errors import UsageError, counted
-from pipeline.files import read_json, write_json
+from pipeline.files import read_json, temporary_folder, write_json
 from pipeline.runs.corrections import lock_corrections
 from pipeline.runs.services import Services
 from pipeline.settings.schema import LightragSettings
@@ -74,9 +73,9 @@ def open_index(source: str | Path, workspace: str = "") -> Iterator[Path]:
     if not _is_address(source):
         yield Path(source).resolve()
         return
-    with TemporaryDirectory(prefix="graphmill-lightrag-") as folder:
-        copy_tables(str(source), workspace, Path(folder) / "index")
-        yield Path(folder) / "index"
+    with temporary_folder("graphmill-lightrag-") as folder:
+        copy_tables(str(source), workspace, folder / "index")
+        yield folder / "index"
 
 
 def _is_address(source: str | Path) -> bool:

@@ -26,8 +26,9 @@ AT_ONCE = 16
 LARGE = 2**25
 """Bytes from which on a file is uploaded alone: a conditional upload is one request with the whole
 file."""
-FETCHED = 2**20
-"""Bytes of an object that are written to its file together, where many are fetched at once."""
+FETCHED = 2**16
+"""Bytes of an object that are written to its file together, where many are fetched at once. Many
+that share a slow line all have a part soon, which tells a slow bucket from a silent one."""
 CONFLICT_SECONDS = 10.0
 """Seconds to retry an upload that the server refuses because another client creates the same
 object."""
@@ -38,6 +39,11 @@ DELETED_TOGETHER = 10
 RETRY_SECONDS, PAUSE_SECONDS, ANSWER_SECONDS = 22, 1, 6
 """Seconds for which a request is retried, the longest pause between attempts, and the timeout of an
 attempt that changes an object by its name."""
+PART_SECONDS = 30.0
+"""Seconds to wait for an answer to begin, and then for each further part of it."""
+LONGEST_READ = timedelta(days=1)
+"""The longest time for a whole answer. It is long, since many large objects may share a slow line;
+PART_SECONDS ends one that comes no further. Without it, obstore ends each answer after 30 s."""
 LONGEST_CHANGE = RETRY_SECONDS + PAUSE_SECONDS + ANSWER_SECONDS
 """Seconds after which a write of a JSON object, or a deletion, can no longer take effect."""
 RETRIES: Any = {
@@ -286,7 +292,8 @@ class Objects:
 
     @cached_property
     def _store(self) -> Any:
-        return self._open_store()
+        part = timedelta(seconds=PART_SECONDS)
+        return self._open_store(timeout=LONGEST_READ, read_timeout=part)
 
     @cached_property
     def _prompt_store(self) -> Any:
@@ -356,6 +363,11 @@ class Objects:
             ) from None
         if asked_for_role or "token" in said.lower():
             raise self._without_key("nor has this machine a role") from None
+        if "body error" in said:
+            raise ObjectStoreError(
+                f"{self.address}: an answer of the server broke off; run the same command again:"
+                " it goes on from what is done"
+            ) from None
         if "error sending request" in said or "timed out" in said:
             host = HOST.search(said)
             server = host[1] if host else "the server"

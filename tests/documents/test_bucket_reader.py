@@ -3,8 +3,11 @@ asked for each of them."""
 
 import asyncio
 import signal
+import tempfile
 import threading
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -12,8 +15,11 @@ import pytest
 
 from pipeline.documents import bucket_reader
 from pipeline.documents.bucket_reader import SILENT_IN_A_ROW, SILENT_SECONDS, BucketReader
+from pipeline.documents.input_files import InputFile, unpacked
 from pipeline.errors import DiskFullError, ObjectStoreError
+from pipeline.snapshots import objects
 from pipeline.snapshots.objects import AT_ONCE, Objects
+from tests.servers.cloud_buckets import PART, Azure, cloud_bucket
 
 NAMES = [str(number) for number in range(3 * AT_ONCE)]
 
@@ -179,6 +185,8 @@ def test_after_ctrl_c_nothing_waits_for_an_answer_and_no_request_goes_on(tmp_pat
                     signal.pthread_kill(main, signal.SIGINT)
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
+                # A part that has come meanwhile is still written.
+                await asyncio.sleep(0.05)
                 cancelled.release()
                 raise
 
@@ -186,8 +194,34 @@ def test_after_ctrl_c_nothing_waits_for_an_answer_and_no_request_goes_on(tmp_pat
     reader = BucketReader(cast("Objects", silent))
     with pytest.raises(KeyboardInterrupt):
         reader.fetch([(name, tmp_path / name) for name in NAMES])
-    assert all(cancelled.acquire(timeout=10) for _ in range(AT_ONCE))
+    assert all(cancelled.acquire(blocking=False) for _ in range(AT_ONCE))
     assert silent.begun == AT_ONCE
+
+
+def test_ctrl_c_while_objects_are_fetched_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    main = threading.get_ident()
+    with cloud_bucket(Azure()) as bucket:
+        for name in NAMES:
+            bucket.put(name, "x" * (2 * PART))
+        bucket.stopping = set(NAMES)
+        reader = BucketReader(Objects(bucket.address, bucket.environment))
+        files = [
+            InputFile("", f"{name}.md", member=name, kind="object", content="-", bucket=reader)
+            for name in NAMES
+        ]
+
+        def interrupt() -> None:
+            while len(bucket.read) < AT_ONCE:
+                time.sleep(0.01)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt), unpacked(files, {".md"}):
+            pytest.fail("objects that stop were read")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_ends_the_run_and_is_no_fault_of_an_object(tmp_path: Path):
@@ -201,3 +235,37 @@ def test_a_full_disk_ends_the_run_and_is_no_fault_of_an_object(tmp_path: Path):
     wanted = [(name, tmp_path / "unpacked" / name / "a.txt") for name in NAMES]
     with pytest.raises(DiskFullError, match=f"^{tmp_path}: "):
         BucketReader(cast("Objects", Large())).fetch(wanted)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a client wait for less time than a slow object takes as a whole."""
+    monkeypatch.setattr(objects, "PART_SECONDS", 1.0)
+    monkeypatch.setattr(bucket_reader, "SILENT_SECONDS", 0.2)
+    monkeypatch.setitem(objects.RETRIES, "retry_timeout", timedelta(seconds=0.1))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_objects_that_come_slowly_are_read_however_long_they_take(tmp_path: Path):
+    names = NAMES[:AT_ONCE]
+    with cloud_bucket(Azure()) as bucket:
+        for name in names:
+            bucket.put(name, name[0] * (10 * PART))
+        bucket.pause = 0.15
+        reader = BucketReader(Objects(bucket.address, bucket.environment))
+        assert reader.fetch([(name, tmp_path / name) for name in names]) == [None] * AT_ONCE
+    assert [(tmp_path / name).read_text()[-1] for name in names] == [name[0] for name in names]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_objects_that_break_off_halfway_are_no_silent_bucket(tmp_path: Path):
+    stopping = set(NAMES[:AT_ONCE])
+    with cloud_bucket(Azure()) as bucket:
+        for name in NAMES:
+            bucket.put(name, "x" * (2 * PART))
+        bucket.stopping = stopping
+        reader = BucketReader(Objects(bucket.address, bucket.environment))
+        errors = reader.fetch([(name, tmp_path / name) for name in NAMES])
+    broken = {name for name, error in zip(NAMES, errors, strict=True) if error}
+    assert broken == stopping
+    assert all("broke off" in str(error) for error in errors if error)

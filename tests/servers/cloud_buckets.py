@@ -5,6 +5,8 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +28,8 @@ ACCOUNT = "local"
 ON_A_PAGE = 2
 WRITTEN = 1_700_000_000.0
 """The time at which each object was written: only its content tells of a change."""
+PART = 100_000
+"""The bytes of an object that a slow bucket sends together."""
 
 
 class Dialect(Protocol):
@@ -144,14 +148,18 @@ class CloudBucket:
     """A bucket whose objects have names below ``manuals``.
 
     Requests for the objects ``failing`` are broken off; "" among them stands for the list behind
-    its first page. ``read`` has the objects that were asked for.
+    its first page. Of the objects ``stopping`` only a first part comes. ``pause``: the seconds
+    before each part of an object. ``read`` has the objects that were asked for.
     """
 
     dialect: Dialect
     objects: dict[str, bytes] = field(default_factory=dict)
     failing: set[str] = field(default_factory=set)
+    stopping: set[str] = field(default_factory=set)
+    pause: float = 0.0
     read: list[str] = field(default_factory=list)
     endpoint: str = ""
+    ended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def address(self) -> str:
@@ -166,6 +174,15 @@ class CloudBucket:
 
     def delete(self, name: str) -> None:
         del self.objects[f"manuals/{name}"]
+
+    def parts(self, name: str, content: bytes) -> Iterator[bytes]:
+        """Yield an object, or another answer, as it is sent."""
+        for begin in range(0, len(content), PART):
+            time.sleep(self.pause)
+            yield content[begin : begin + PART]
+            if name in self.stopping:
+                self.ended.wait()
+                return
 
 
 @contextmanager
@@ -196,7 +213,7 @@ def cloud_bucket(dialect: Dialect) -> Iterator[CloudBucket]:
             elif content is None:
                 self.answer(b"<Error><Code>NoSuchKey</Code></Error>", 404)
             else:
-                self.answer(content, 200)
+                self.answer(content, 200, name)
 
         def answer_page(self, query: Mapping[str, str]) -> None:
             begin = int(query.get(dialect.page_parameter, 0))
@@ -210,21 +227,27 @@ def cloud_bucket(dialect: Dialect) -> Iterator[CloudBucket]:
             following = str(end) if end < len(found) else ""
             self.answer(dialect.page(dict(found[begin:end]), following).encode(), 200)
 
-        def answer(self, content: bytes, status: int) -> None:
+        def answer(self, content: bytes, status: int, name: str = "") -> None:
             self.send_response(status)
             self.send_header("content-length", str(len(content)))
             self.send_header("etag", e_tag(content))
             self.send_header("last-modified", formatdate(WRITTEN, usegmt=True))
             self.end_headers()
-            self.wfile.write(content)
+            for part in bucket.parts(name, content):
+                self.wfile.write(part)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A client that gives up breaks a connection off."""
 
     server = Server(("127.0.0.1", 0), Handler)
     bucket.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
     with serving(server):
         yield bucket
+        bucket.ended.set()

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -24,7 +23,7 @@ from pipeline.documents.own_tables.files import GUESSED, KINDS, read_rows
 from pipeline.documents.own_tables.rows import TableRow, read_row
 from pipeline.documents.records import Fault
 from pipeline.errors import UsageError
-from pipeline.files import write_text
+from pipeline.files import temporary_folder, write_text
 
 SHOWN = 5
 """The number of faults whose messages are shown."""
@@ -117,8 +116,7 @@ def write_table(root: Path, path: Path, columns: TableColumns) -> None:
 @contextmanager
 def tried_folder(root: Path, path: Path, columns: TableColumns) -> Iterator[Path]:
     """Give a folder with the project's tables and one more, to tell what a run would do."""
-    with TemporaryDirectory(prefix="graphmill-tables-") as name:
-        tried = Path(name)
+    with temporary_folder("graphmill-tables-") as tried:
         if (root / FOLDER).is_dir():
             shutil.copytree(root / FOLDER, tried / FOLDER)
         write_table(tried, path, columns)

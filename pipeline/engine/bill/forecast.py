@@ -11,8 +11,6 @@ hashes; no network is used.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -63,6 +61,7 @@ from pipeline.engine.plan import PlannedStep, Planner, tables_of
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.run_options import ALL, NO_ROWS, Rows, Selection, rows_to_ask_again
 from pipeline.engine.workflow import REJECTS, Step, Workflow
+from pipeline.files import temporary_folder
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
@@ -121,8 +120,8 @@ def forecast(
     """
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, selection, again, previous.steps)
-    with TemporaryDirectory(prefix="graphmill-plan-", ignore_cleanup_errors=True) as folder:
-        tried = SnapshotStore(Path(folder), beneath=snapshots)
+    with temporary_folder("graphmill-plan-") as folder:
+        tried = SnapshotStore(folder, beneath=snapshots)
         forecaster = Forecaster(
             planner, tried, previous, PastCalls(usage), again, unended, speed_of
         )
