@@ -185,6 +185,14 @@ class CloudBucket:
                 return
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gives up breaks a connection off."""
+
+
 @contextmanager
 def cloud_bucket(dialect: Dialect) -> Iterator[CloudBucket]:
     bucket = CloudBucket(dialect)
@@ -238,13 +246,6 @@ def cloud_bucket(dialect: Dialect) -> Iterator[CloudBucket]:
 
         def log_message(self, format: str, *args: object) -> None:
             pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 64
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A client that gives up breaks a connection off."""
 
     server = Server(("127.0.0.1", 0), Handler)
     bucket.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
