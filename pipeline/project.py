@@ -195,11 +195,13 @@ class Project(Asking, Importing):
         It is empty unless the workflow asks for such a trade.
         """
         from pipeline.contract.schemas import REJECTS
-        from pipeline.engine.losses import trades
+        from pipeline.engine.losses import note_trades
 
         workflow = self.workflow(name)
         rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")
-        return trades(workflow, self.snapshots.tables.read(rejects) if rejects else REJECTS.frame())
+        if rejects is None:
+            return note_trades(workflow, REJECTS.frame())
+        return note_trades(workflow, self.snapshots.tables.read(rejects))
 
     def check_laws(
         self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4

@@ -64,13 +64,13 @@ def classes_of_steps(rejects: pd.DataFrame, own: Mapping[str, Mapping[str, Reaso
     return found
 
 
-def lost(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
+def select_lost(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
     """Return the rejects of one step that are losses: something is missing in the tables, or out of
     date."""
     return rejects[classes(rejects, own) == "lost"]
 
 
-def decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
+def select_decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
     """Return the rejects of one step that a rule decided, but for those that a report counts by
     themselves."""
     is_decided = classes(rejects, own) == "decided"
@@ -78,7 +78,7 @@ def decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
     return rejects[is_decided & ~is_counted_elsewhere]
 
 
-def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
+def note_trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
     """Return a message for each step whose params trade equality with a full build, with the rows
     concerned.
 
@@ -99,7 +99,7 @@ def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
     return messages
 
 
-def no_input(rejects: pd.DataFrame) -> dict[str, int]:
+def count_no_input(rejects: pd.DataFrame) -> dict[str, int]:
     """Count the files that were no input, the most frequent first.
 
     Keys are the suffix of a kind that is not read, with the extra that would read it if there is
@@ -144,7 +144,7 @@ def reject_ratio(
     if rejects.empty:
         return 0.0
     if step.verb.inputs:
-        missing = lost(rejects, step.verb.reasons)
+        missing = select_lost(rejects, step.verb.reasons)
         is_row = missing["kind"] == ROW
         is_cut = missing["kind"] == CUT
         is_record = missing["kind"] == RECORD
@@ -194,7 +194,7 @@ def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.Data
     left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
     # Without these messages nobody learns which of several inputs failed: there is no table yet
     # that 'graphmill rejects' could show.
-    causes = list(lost(rejects, step.verb.reasons)["message"].unique()[:_CAUSES_SHOWN])
+    causes = list(select_lost(rejects, step.verb.reasons)["message"].unique()[:_CAUSES_SHOWN])
     what_to_do = causes or ["put documents there, or set input.path and input.file_pattern"]
     raise DataError(
         f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out});"
@@ -220,7 +220,7 @@ def _failures(rejects: pd.DataFrame, step: Step) -> Counter[str]:
 
     A record that a rule left out, such as a mail that is there twice, has not failed.
     """
-    missing = lost(rejects, step.verb.reasons)
+    missing = select_lost(rejects, step.verb.reasons)
     failed_rows = missing.loc[missing["kind"] == ROW, "row_id"]
     # The row of a record is its file and line.
     failed_records = Counter(_LINE.sub("", row) for row in failed_rows)

@@ -5,7 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
-from pipeline.engine.documents.kept_documents import keeps_nothing, last_documents, record_before
+from pipeline.engine.documents.kept_documents import (
+    find_last_documents,
+    find_last_record,
+    keeps_nothing,
+)
 from pipeline.engine.resources import Resources
 from pipeline.engine.run_options import ALL, Selection
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -139,7 +143,7 @@ class Planner:
     def _holds(self, step: Step, record: StepRecord) -> bool:
         """Check that the step would write the same now: another workflow may have made the record,
         without documents to keep."""
-        before = last_documents(step, self.previous, self.snapshots)
+        before = find_last_documents(step, self.previous, self.snapshots)
         return keeps_nothing(record.outputs, before, self.snapshots)
 
     def _left(self, step: Step) -> StepRecord:
@@ -192,7 +196,7 @@ def examine_source(
 ) -> Step:
     """Return the step with what it reads from outside examined now, given the facts that its last
     run noted."""
-    last = record_before(step, previous, snapshots)
+    last = find_last_record(step, previous, snapshots)
     inputs = last.components.get("inputs", {}) if last else {}
     return replace(step, params=step.params.following(inputs))
 
@@ -207,15 +211,15 @@ def version_of(step: Step) -> str:
     return look(step.params) if look else ""
 
 
-def update_stamp(planned: PlannedStep, known: bool = True) -> PlannedStep:
+def update_stamp(planned: PlannedStep, *, reusable: bool = True) -> PlannedStep:
     """Return the plan of a step with the stamp of what it read.
 
-    ``known``: False leaves the stamp empty, so that no later run reuses the record.
+    ``reusable``: False leaves the stamp empty, so that no later run reuses the record.
     """
     step = planned.step
     if not step.verb.stamp:
         return planned
-    stamp = step.verb.stamp(step.params) if known else ""
+    stamp = step.verb.stamp(step.params) if reusable else ""
     planned_inputs = planned.components["inputs"]
     tables = {name: planned_inputs[name] for name in step.inputs}
     inputs = tables | _outside(step, stamp)

@@ -29,10 +29,14 @@ from pipeline.engine.changed_groups import (
 from pipeline.engine.documents.deletions import (
     DOCUMENTS,
     changes_between,
-    documents_before,
+    find_documents_before,
     refuse_deletions,
 )
-from pipeline.engine.documents.kept_documents import last_documents, record_before, with_kept
+from pipeline.engine.documents.kept_documents import (
+    find_last_documents,
+    find_last_record,
+    with_kept,
+)
 from pipeline.engine.documents.row_deletions import (
     GUARDED,
     refuse_imported_deletions,
@@ -42,12 +46,12 @@ from pipeline.engine.documents.row_deletions import (
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.losses import (
     RECOVERED,
-    decided,
-    lost,
-    no_input,
+    count_no_input,
+    note_trades,
     refuse_nothing,
     reject_ratio,
-    trades,
+    select_decided,
+    select_lost,
     unread_ratio,
 )
 from pipeline.engine.memory import PeakMemory
@@ -81,33 +85,38 @@ from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepReco
 from pipeline.spans import span
 
 MOST_READINGS = 3
-"""The number of times that a step reads its source, if that is written to while it is read."""
+"""The largest number of times that a step reads its source, if that changes while it is read."""
 
 
 @dataclass(frozen=True)
-class Unasked:
+class StepWithoutCalls:
     """A step that was run without asking an endpoint.
 
-    ``record``: that of its tables. ``waiting``: the number of requests that wait for the next run.
-    ``noted``: the record that the manifest has of the step, from which the next run goes on.
+    - ``record``: describes the tables as they are now.
+    - ``waiting``: the number of requests that wait for the next run.
+    - ``record_for_manifest``: goes into the manifest in place of ``record``, so that the next run
+      asks for what waits.
     """
 
     record: StepRecord
     waiting: int
-    noted: StepRecord
+    record_for_manifest: StepRecord
 
 
-AskNobody = Callable[[Workflow, PlannedStep, Mapping[str, Snapshot], Manifest], Unasked]
-"""Runs a step that would ask an endpoint, without asking: (workflow, plan of the step, tables,
-manifest of the last run) -> the step as it is then."""
+RunWithoutCalls = Callable[
+    [Workflow, PlannedStep, Mapping[str, Snapshot], Manifest], StepWithoutCalls
+]
+"""A function that runs a step without asking the endpoint of its model: (workflow, plan of the
+step, tables, manifest of the last run) -> the step as it is then."""
 
 
 @dataclass(frozen=True)
 class IndexResult:
     """The result of a run: a report of each step, and the manifest that was published.
 
-    ``reject_ratio``: the share of lost rows or records in the worst step. ``unread_ratio``: the
-    share of what sources could not read, whenever that began (engine/losses.py).
+    ``reject_ratio``: the share of lost rows or records in the step that lost most.
+    ``unread_ratio``: the share of inputs that the worst source could not read, in this run or since
+    an earlier one (engine/losses.py).
     """
 
     steps: tuple[StepReport, ...]
@@ -121,8 +130,7 @@ class Execution:
     """An execution of a step.
 
     ``planned``: the plan whose fingerprint holds what the step has read. ``outputs``: the tables by
-    the verb's names. ``is_stable``: whether nothing that the step reads outside of its tables was
-    written to meanwhile.
+    the verb's names. ``is_stable``: whether the sources of the step stayed the same while it ran.
     """
 
     planned: PlannedStep
@@ -134,13 +142,13 @@ class Execution:
 class VerbCalls:
     """Calls the verb of one step in a run, with its models and converters metered.
 
-    ``previous``: the manifest of the last run. ``last_tables``: what the step wrote then, for a
-    verb that asks for it. ``repeats``: chooses the rows and files that are asked for again.
+    ``last_manifest``: the manifest of the last run. ``last_tables``: what the step wrote then, for
+    a verb that asks for it. ``repeats``: chooses the rows and files that are asked for again.
     ``latest_inputs``: the inputs of the latest call; empty before the first one.
     """
 
     runner: "Runner"
-    previous: Manifest
+    last_manifest: Manifest
     last_tables: LastTables
     meter: Meter
     repeats: Repeats | None
@@ -160,7 +168,7 @@ class VerbCalls:
         wrap = partial(metered, meter=self.meter, repeats=self.repeats)
         frames = self.runner.resources.call(step, inputs, wrap, self.meter, self.last_tables, part)
         return with_kept(
-            step, frames, self.previous, self.runner.snapshots, law=part.law, groups=groups
+            step, frames, self.last_manifest, self.runner.snapshots, law=part.law, groups=groups
         )
 
 
@@ -168,19 +176,34 @@ class VerbCalls:
 class Runner:
     """Runs workflows on one snapshot store.
 
-    - ``again``: rows that are asked for once more, by step, though the step has nothing new.
-      ``unended``: those of them whose replies without an end mark are asked for again.
+    - ``resources``: the models, prompts and converters of the steps.
+    - ``progress``: is told what is done.
+    - ``selection``: the steps that the run is limited to.
+    - ``budget``: stops the run at a cost or a number of tokens.
+    - ``journal``: keeps what each call of a model used; None keeps nothing.
+    - ``again``: the rows, by step, whose bad replies are asked for once more, though the step has
+      nothing new.
+    - ``unended``: those rows of ``again`` of which good replies without an end mark are asked for
+      again too.
     - ``reconvert``: convert all files again.
+    - ``watch_memory``: report the largest memory that each step took.
     - ``max_delete_ratio``: the share of the last run's documents that may be gone; None for any.
-    - ``before_calls``: called when models of an endpoint will be needed; an error ends the run.
+    - ``before_calls``: is called when models of an endpoint will be needed; an error ends the run.
     - ``workers``: other processes that recompute buckets of a step; None for this process alone.
-      ``task_rows``: the number of rows from which a step is divided into buckets (engine/tasks.py).
+    - ``task_rows``: the number of rows from which on a step is divided into buckets
+      (engine/tasks.py).
     - ``longest_reply``: returns the tokens of the longest good reply of a step in earlier runs.
-    - ``ask_nobody``: runs steps that would ask an endpoint; None for an ordinary run, which asks.
+    - ``run_without_calls``: runs the steps that would ask an endpoint; None for an ordinary run,
+      which asks.
 
-    ``reports`` grows as steps finish, so that what was done is known even when a later step raises.
-    ``documents`` counts the documents that are new, edited and gone, and all. ``noted``: the
-    records of steps of which something waits, as the manifest has them.
+    The others are results. They grow as steps finish, so that what was done is known even when a
+    later step raises.
+
+    - ``reports``: a report of each step.
+    - ``notes``: messages for the report of the run.
+    - ``documents``: the numbers of documents that are new, edited and gone, and of all.
+    - ``records_for_manifest``: the records that the manifest gets of steps of which something
+      waits.
     """
 
     resources: Resources
@@ -198,35 +221,48 @@ class Runner:
     workers: Workers | None = None
     task_rows: int | None = None
     longest_reply: Callable[[str], int] = lambda step: 0
-    ask_nobody: AskNobody | None = None
+    run_without_calls: RunWithoutCalls | None = None
     reports: list[StepReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     documents: dict[str, int] = field(default_factory=dict)
-    noted: dict[str, StepRecord] = field(default_factory=dict)
+    records_for_manifest: dict[str, StepRecord] = field(default_factory=dict)
 
     def run(
-        self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None
+        self, workflow: Workflow, run_id: str, loaded_rejects: pd.DataFrame | None = None
     ) -> IndexResult:
         """Run the steps that must run, and publish the manifest under the run's id.
 
-        ``loaded``: the rejects of the tables that the stores were last loaded with; None before the
-        first load.
+        ``loaded_rejects``: the rejects of the tables that the stores were last loaded with; None
+        before the first load.
 
-        Raises AuthError or ModelError, before any work, when a model that will be needed cannot
-        work; DataError when a verb breaks its schema, or nothing was extracted; DeletionError when
-        too many documents are gone; BudgetError and WaitingError when the run has to stop before
-        its end.
+        These errors are raised before any work:
+
+        - UsageError when a step is not known, or a model has no price and costs are limited.
+        - AuthError or ModelError when a model that will be needed cannot work.
+
+        These are raised later:
+
+        - DataError when a verb breaks its schema, or nothing was extracted.
+        - DeletionError when too many documents are gone.
+        - BudgetError or WaitingError when the run has to stop before its end.
         """
         self.selection.check(workflow)
-        previous = self.snapshots.manifest(workflow.name)
-        before = documents_before(workflow, self.snapshots)
+        last_manifest = self.snapshots.manifest(workflow.name)
+        documents_before = find_documents_before(workflow, self.snapshots)
         planner = Planner(
-            workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps
+            workflow,
+            self.resources,
+            self.snapshots,
+            self.selection,
+            self.again,
+            last_manifest.steps,
         )
-        # A run that asks nobody must not even look whether an endpoint is there.
-        models = [] if self.ask_nobody else self._preflight(planner.all())
+        # A run that asks no endpoint must not even look whether one is there.
+        models = [] if self.run_without_calls else self._preflight(planner.all())
         try:
-            return self._run_steps(workflow, run_id, loaded, planner, previous, before)
+            return self._run_steps(
+                workflow, run_id, loaded_rejects, planner, last_manifest, documents_before
+            )
         finally:
             notes = [model.note() for model in models if isinstance(model, ServedModel)]
             self.notes += dict.fromkeys(filter(None, notes))
@@ -235,79 +271,109 @@ class Runner:
         self,
         workflow: Workflow,
         run_id: str,
-        loaded: pd.DataFrame | None,
+        loaded_rejects: pd.DataFrame | None,
         planner: Planner,
-        previous: Manifest,
-        before: Snapshot | None,
+        last_manifest: Manifest,
+        documents_before: Snapshot | None,
     ) -> IndexResult:
         """Run or reuse each step and publish the manifest.
 
-        ``previous``: the manifest of the last run; ``before``: its documents.
+        ``documents_before``: the documents of the last run.
         """
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
-        rejected: list[pd.DataFrame] = []
-        worst = unread = 0.0
+        rejects_of_steps: list[pd.DataFrame] = []
+        worst_reject_ratio = 0.0
+        worst_unread_ratio = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
             planned = planner.plan(step, tables)
             with span("graphmill.step", step=step.id, verb=step.verb.name):
-                record, report = self._reuse_or_run(planner, planned, workflow, tables, previous)
+                record, report = self._reuse_or_run(
+                    planner, planned, workflow, tables, last_manifest
+                )
             tables |= tables_of(step, record)
-            records[step.id] = self.noted.get(step.id, record)
+            # The manifest gets another record of a step of which something waits: from it, the
+            # next run goes on.
+            records[step.id] = self.records_for_manifest.get(step.id, record)
             rejects = self._read_rejects(record.outputs)
-            rejected.append(rejects.assign(step=step.id))
-            worst = max(worst, reject_ratio(step, record, tables, rejects, loaded))
-            if not step.verb.inputs:
-                unread = max(unread, unread_ratio(step, record, rejects))
+            rejects_of_steps.append(rejects.assign(step=step.id))
+            ratio = reject_ratio(step, record, tables, rejects, loaded_rejects)
+            worst_reject_ratio = max(worst_reject_ratio, ratio)
+            is_source = not step.verb.inputs
+            if is_source:
+                worst_unread_ratio = max(worst_unread_ratio, unread_ratio(step, record, rejects))
             self.reports.append(_complete_report(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
-            if step.verb.name == READ_TABLE and self.max_delete_ratio is not None:
-                before_tables = last_documents(step, previous.steps, self.snapshots)
-                refuse_row_deletions(
-                    self.snapshots,
-                    before_tables,
-                    record.outputs[DOCUMENTS],
-                    rejects,
-                    self.max_delete_ratio,
-                )
-            if step.verb.name == LOADER and self.max_delete_ratio is not None:
-                refuse_input_deletions(
-                    self.snapshots,
-                    last_documents(step, previous.steps, self.snapshots),
-                    record.outputs[DOCUMENTS],
-                    [source.name for source in getattr(step.params, "inputs", ())],
-                    self.max_delete_ratio,
-                )
-            if step.verb.name in GUARDED and self.max_delete_ratio is not None:
-                last = record_before(step, previous.steps, self.snapshots)
-                rows = {name: snapshot.rows for name, snapshot in record.outputs.items()}
-                refuse_imported_deletions(step.verb.name, last, rows, self.max_delete_ratio)
-            for table in (INPUT_DOCUMENTS, IMPORTED_DOCUMENTS):
-                if table in step.outputs.values() and self.max_delete_ratio is not None:
-                    # A few files beside a large index may all be gone: the ratio of all is small.
-                    refuse_deletions(
-                        self.snapshots,
-                        workflow.name,
-                        previous.tables.get(table),
-                        tables[table],
-                        self.max_delete_ratio,
-                    )
-            if step.outputs.get(DOCUMENTS) == DOCUMENTS:
-                self._check_documents(workflow, before, tables[DOCUMENTS])
-        self.notes += trades(workflow, pd.concat(rejected))
-        tables[REJECTS] = self._write_rejects(rejected)
+            self._guard_deletions(workflow.name, step, record, rejects, last_manifest)
+            writes_documents = step.outputs.get(DOCUMENTS) == DOCUMENTS
+            if writes_documents:
+                documents = tables[DOCUMENTS]
+                self._guard_all_documents(workflow.name, documents_before, documents)
+                self.documents = self._count_documents(documents_before, documents)
+        self.notes += note_trades(workflow, pd.concat(rejects_of_steps))
+        tables[REJECTS] = self._write_rejects(rejects_of_steps)
         manifest = Manifest(workflow.name, tables, records)
         self.snapshots.publish(manifest, run_id)
-        return IndexResult(tuple(self.reports), manifest, worst, unread)
+        reports = tuple(self.reports)
+        return IndexResult(reports, manifest, worst_reject_ratio, worst_unread_ratio)
 
-    def _check_documents(
-        self, workflow: Workflow, before: Snapshot | None, after: Snapshot
+    def _guard_deletions(
+        self,
+        workflow: str,
+        step: Step,
+        record: StepRecord,
+        rejects: pd.DataFrame,
+        last_manifest: Manifest,
     ) -> None:
-        """Count the documents; raise DeletionError if too many of the last run's are gone."""
+        """Raise DeletionError if too much is gone of one part of what a source gave last time.
+
+        A part may be gone as a whole and still be a small share of all documents, which
+        `_guard_all_documents` looks at.
+        """
+        if self.max_delete_ratio is None:
+            return
+        verb = step.verb.name
+        if verb == READ_TABLE:
+            # The rows of one table: its file may be a broken export.
+            refuse_row_deletions(
+                self.snapshots,
+                find_last_documents(step, last_manifest.steps, self.snapshots),
+                record.outputs[DOCUMENTS],
+                rejects,
+                self.max_delete_ratio,
+            )
+        if verb == LOADER:
+            # The documents of one input: it may be a database that is just filled anew.
+            inputs = [source.name for source in getattr(step.params, "inputs", ())]
+            refuse_input_deletions(
+                self.snapshots,
+                find_last_documents(step, last_manifest.steps, self.snapshots),
+                record.outputs[DOCUMENTS],
+                inputs,
+                self.max_delete_ratio,
+            )
+        if verb in GUARDED:
+            # The rows of one file of another tool's index: the tool may be writing it.
+            last_record = find_last_record(step, last_manifest.steps, self.snapshots)
+            rows = {name: snapshot.rows for name, snapshot in record.outputs.items()}
+            refuse_imported_deletions(verb, last_record, rows, self.max_delete_ratio)
+        tables = tables_of(step, record)
+        for table in (INPUT_DOCUMENTS, IMPORTED_DOCUMENTS):
+            if table in tables:
+                # The files, or the documents of an imported index, where a workflow has both.
+                refuse_deletions(
+                    self.snapshots,
+                    workflow,
+                    last_manifest.tables.get(table),
+                    tables[table],
+                    self.max_delete_ratio,
+                )
+
+    def _guard_all_documents(self, workflow: str, before: Snapshot | None, after: Snapshot) -> None:
+        """Raise DeletionError if too many of all documents of the last run are gone."""
         if self.max_delete_ratio is not None:
-            refuse_deletions(self.snapshots, workflow.name, before, after, self.max_delete_ratio)
-        self.documents = self._count_documents(before, after)
+            refuse_deletions(self.snapshots, workflow, before, after, self.max_delete_ratio)
 
     def _count_documents(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
         """Return the number of documents that are new, edited and gone, and of all.
@@ -323,16 +389,16 @@ class Runner:
         return {**changes.counts, "all": after.rows}
 
     def _preflight(self, planned: list[PlannedStep]) -> list[Model]:
-        """Check every model that may be asked, wait for servers that are starting, and return these
-        models.
+        """Check the models that may be asked, and return them. Wait for servers that are starting.
 
         Raises UsageError when a limit of costs is set and a model has no price.
         """
+        steps = [entry.step for entry in planned if entry.action != "reuse"]
+        # Several steps may share a model, which is checked once. Not every model can be hashed, so
+        # it is known by its identity as an object.
         models: dict[int, Model] = {}
-        for entry in planned:
-            if entry.action == "reuse":
-                continue
-            for model in self.resources.models_of(entry.step).values():
+        for step in steps:
+            for model in self.resources.models_of(step).values():
                 models[id(model)] = model
         for model in models.values():
             if self.budget.max_cost is not None:
@@ -341,7 +407,8 @@ class Runner:
                 model.begin_run(self.progress.told)
             else:
                 model.preflight()
-        if self.before_calls and any(hasattr(model, "cost") for model in models.values()):
+        asks_endpoint = any(self.resources.asks_elsewhere(step) for step in steps)
+        if self.before_calls and asks_endpoint:
             self.before_calls()
         return list(models.values())
 
@@ -351,7 +418,7 @@ class Runner:
         planned: PlannedStep,
         workflow: Workflow,
         tables: Mapping[str, Snapshot],
-        previous: Manifest,
+        last_manifest: Manifest,
     ) -> tuple[StepRecord, StepReport]:
         """Return the record of the step and its report, which has no rows and rejects yet.
 
@@ -369,17 +436,18 @@ class Runner:
         memory = PeakMemory() if self.watch_memory else None
         waiting = 0
         try:
-            if self.ask_nobody is None:
-                planned = self._with_format(planner, planned, tables, meter)
-                settle_batches(planned, self.resources, meter)
+            if self.run_without_calls is None:
+                planned = self._decide_format(planner, planned, tables, meter)
+                _collect_earlier_batches(planned, self.resources, meter)
             with memory or nullcontext():
                 record = planned.record
-                if record is None and self.ask_nobody and self.resources.asks_elsewhere(step):
-                    unasked = self.ask_nobody(workflow, planned, tables, previous)
-                    record, waiting = unasked.record, unasked.waiting
-                    self.noted[step.id] = unasked.noted
+                asks_endpoint = record is None and self.resources.asks_elsewhere(step)
+                if asks_endpoint and self.run_without_calls:
+                    ran = self.run_without_calls(workflow, planned, tables, last_manifest)
+                    record, waiting = ran.record, ran.waiting
+                    self.records_for_manifest[step.id] = ran.record_for_manifest
                 elif record is None:
-                    record = self._run_step(planned, workflow, tables, previous, meter)
+                    record = self._run_step(planned, workflow, tables, last_manifest, meter)
         except BaseException as error:
             seconds = time.perf_counter() - started
             self.reports.append(_report_step(planned, _action_of_error(error), meter, seconds))
@@ -389,11 +457,11 @@ class Runner:
         peak = memory.megabytes if memory else None
         return record, replace(report, peak_mb=peak, waiting=waiting)
 
-    def _with_format(
+    def _decide_format(
         self, planner: Planner, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter
     ) -> PlannedStep:
-        """Return the plan of the step with the format of its replies decided; where that takes a
-        trial, ask for it.
+        """Return the plan of the step with the format of its replies decided, if need be by a call
+        that tries it.
 
         A step that is reused, or has no row to ask about, needs no format.
         """
@@ -401,9 +469,10 @@ class Runner:
         decide = self.resources.decide_format
         if decide is None or not step.format_undecided or planned.action == "reuse":
             return planned
-        if step.verb.rowwise is None:
+        row_input = step.verb.rowwise
+        if row_input is None:
             return planned
-        rows_to_ask_about = tables[step.inputs[step.verb.rowwise]].rows
+        rows_to_ask_about = tables[step.inputs[row_input]].rows
         if rows_to_ask_about == 0:
             return planned
         return planner.plan(decide(step, meter), tables)
@@ -413,27 +482,28 @@ class Runner:
         planned: PlannedStep,
         workflow: Workflow,
         tables: Mapping[str, Snapshot],
-        previous: Manifest,
+        last_manifest: Manifest,
         meter: Meter,
     ) -> StepRecord:
         """Execute the step, check what it wrote, and return its record, which is stored last.
 
         Raises DataError when a source wrote no document, or a reject has an undeclared reason.
         """
-        execution = self._execute_until_stable(planned, workflow, tables, previous, meter)
+        execution = self._execute_until_stable(planned, workflow, tables, last_manifest, meter)
         step, outputs = execution.planned.step, execution.outputs
-        retry = not execution.is_stable
         rejects = self._read_rejects(outputs)
         refuse_nothing(step, outputs, rejects)
+        has_passing_errors = False
         if len(rejects):
             refuse_unknown_reasons(rejects["reason"], f"step '{step.id}'", step.verb.reasons)
-            has_transient_errors = bool(rejects["reason"].isin(sorted(PASSING_REASONS)).any())
-            retry = retry or has_transient_errors
+            has_passing_errors = bool(rejects["reason"].isin(PASSING_REASONS).any())
+        must_run_again = has_passing_errors or not execution.is_stable
         components = execution.planned.components
-        record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
+        record = StepRecord(step.id, fingerprint(components), components, outputs, must_run_again)
         self.snapshots.save_record(record)
-        # Notes of finished buckets are not needed once the record is there. A source keeps them:
-        # it runs every time, perhaps before the step whose run was killed.
+        # Once the record is there, it is no longer needed to know which buckets are finished. A
+        # source, which does not work in buckets, must not clear that: it runs in every run, and
+        # would delete what a later step had finished before the last run was killed.
         if works_in_buckets(step, self.resources):
             self.snapshots.tasks.clear()
         return record
@@ -443,10 +513,10 @@ class Runner:
         planned: PlannedStep,
         workflow: Workflow,
         tables: Mapping[str, Snapshot],
-        previous: Manifest,
+        last_manifest: Manifest,
         meter: Meter,
     ) -> Execution:
-        """Execute the step; execute it again while files that it reads are written to meanwhile.
+        """Execute the step until its sources stay the same while it reads them.
 
         After MOST_READINGS executions the last one is returned with a fingerprint that no later run
         reuses. Raises DataError when a model answered for every row and nothing was extracted.
@@ -454,16 +524,18 @@ class Runner:
         step = planned.step
         repeats = rows_to_ask_again(step.id, self.again, self.unended)
         if self.reconvert and step.verb.roles_of(Converter):
-            repeats = _every_file
-        last_tables = read_last_tables(planned, previous, self.snapshots)
-        last = find_last_run(planned, previous, self.snapshots)
-        calls = VerbCalls(self, previous, last_tables, meter, repeats)
+            repeats = _choose_every_file
+        last_tables = read_last_tables(planned, last_manifest, self.snapshots)
+        last = find_last_run(planned, last_manifest, self.snapshots)
+        calls = VerbCalls(self, last_manifest, last_tables, meter, repeats)
         reading = 1
+        # The stamp says what the step reads, and is in its fingerprint. The version is cheaper, and
+        # also tells of a file that was changed and changed back.
         while True:
             planned = update_stamp(planned)
             version_read = version_of(planned.step)
             outputs = self._execute(planned, workflow, tables, last, calls)
-            seen_after = examine_source(planned.step, previous.steps, self.snapshots)
+            seen_after = examine_source(planned.step, last_manifest.steps, self.snapshots)
             is_stable = version_of(seen_after) == version_read
             if is_stable or reading == MOST_READINGS:
                 break
@@ -472,7 +544,7 @@ class Runner:
         if step.models:
             self._refuse_all_empty(step, calls.latest_inputs, outputs)
         self._note_execution(step, meter, is_stable)
-        return Execution(update_stamp(planned, is_stable), outputs, is_stable)
+        return Execution(update_stamp(planned, reusable=is_stable), outputs, is_stable)
 
     def _execute(
         self,
@@ -484,7 +556,7 @@ class Runner:
     ) -> dict[str, Snapshot]:
         """Execute the step once: recompute the groups that changed since the last run."""
         make = partial(calls.call, planned.step)
-        in_buckets = self._in_buckets(planned, workflow, calls.meter)
+        in_buckets = self._divide_into_buckets(planned, workflow, calls.meter)
         return outputs_of(
             planned.step,
             tables,
@@ -494,17 +566,18 @@ class Runner:
             in_buckets.outputs if in_buckets else None,
         )
 
-    def _in_buckets(
+    def _divide_into_buckets(
         self, planned: PlannedStep, workflow: Workflow, meter: Meter
     ) -> InBuckets | None:
-        """Return what recomputes the step in buckets, in this process or in the workers.
+        """Return an object that recomputes the step in buckets, in this process or in the workers.
 
         None is returned for a step that other processes cannot recompute from its tables alone.
         """
         if not works_in_buckets(planned.step, self.resources):
             return None
-        steps = {(workflow.name, planned.step.id): planned.step}
-        here = Workplace(lambda _: workflow, self.resources, self.snapshots, steps)
+        # A worker reads the workflow and finds the step. This process has both already.
+        known_steps = {(workflow.name, planned.step.id): planned.step}
+        here = Workplace(lambda _: workflow, self.resources, self.snapshots, known_steps)
         return InBuckets(
             workflow=workflow.name,
             step=planned.step,
@@ -519,7 +592,10 @@ class Runner:
     def _refuse_all_empty(
         self, step: Step, inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot]
     ) -> None:
-        """Raise DataError if nothing was extracted, and delete these replies from the cache."""
+        """Raise DataError if nothing was extracted, and delete the replies to its rows.
+
+        Otherwise the next run would take the same empty replies from there.
+        """
         try:
             refuse_all_empty(inputs, outputs, self.snapshots)
         except DataError:
@@ -530,8 +606,8 @@ class Runner:
         """Note conversions by another converter than today's, and a source that kept changing."""
         for converter, files in sorted(meter.converters.items()):
             self.notes.append(
-                f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run"
-                " --reconvert' converts them again"
+                f"{step.id}: {counted(files, 'file')} with the text that {converter} made;"
+                " 'graphmill run --reconvert' converts again"
             )
         if not is_stable:
             self.notes.append(
@@ -553,8 +629,8 @@ class Runner:
         return self.snapshots.tables.write(REJECTS, rows, REJECTS_SCHEMA.order)
 
 
-def _every_file(file: str) -> bool:
-    """Choose each file to be converted again."""
+def _choose_every_file(file: str) -> bool:
+    """Choose each file to be converted again. See ``Repeats`` of models/base.py."""
     return True
 
 
@@ -604,8 +680,8 @@ def _complete_report(
     if rejects.empty:
         # Most steps have no rejects, and each count below takes a millisecond, also of no rows.
         return replace(report, rows=rows)
-    missing = lost(rejects, step.verb.reasons)
-    by_rule = decided(rejects, step.verb.reasons)
+    missing = select_lost(rejects, step.verb.reasons)
+    by_rule = select_decided(rejects, step.verb.reasons)
     is_recovered = rejects["kind"] == RECOVERED
     return replace(
         report,
@@ -615,7 +691,7 @@ def _complete_report(
         reject_reasons=_count_by_reason(missing),
         decided=len(by_rule),
         decided_reasons=_count_by_reason(by_rule),
-        not_read=no_input(rejects),
+        not_read=count_no_input(rejects),
     )
 
 
@@ -625,14 +701,15 @@ def _count_by_reason(rejects: pd.DataFrame) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in counts.items()}
 
 
-def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:
-    """Keep the replies of the step's earlier batches, and cancel batches that no step asks for.
+def _collect_earlier_batches(
+    planned: PlannedStep, resources: Resources, listener: Listener
+) -> None:
+    """Keep the replies to batches that earlier runs sent; cancel batches that no workflow needs.
 
-    Nothing is done for a step that goes on in batches. ``listener``: receives what replies have
-    cost.
+    A step that runs in batches now does this itself. ``listener``: receives what replies have cost.
     """
     step = planned.step
-    goes_on = planned.action != "reuse" and step.execution == "batch"
-    if resources.settle_batches and not goes_on:
+    runs_in_batches = planned.action != "reuse" and step.execution == "batch"
+    if resources.settle_batches and not runs_in_batches:
         for name in resources.chat_names(step):
             resources.settle_batches(name, listener)

@@ -21,7 +21,7 @@ from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.changed_groups import Groups, LastRun, outputs_of
 from pipeline.engine.documents.deletions import DOCUMENTS
-from pipeline.engine.losses import lost
+from pipeline.engine.losses import select_lost
 from pipeline.engine.plan import INCOMPLETE, STAMP, tables_of
 from pipeline.engine.run_report import StepReport
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -266,7 +266,7 @@ def _report_of(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> 
     rows = {
         step.outputs[name]: record.outputs[name].rows for name in step.writes if name != REJECTS
     }
-    left_out = lost(rejects, step.verb.reasons)
+    left_out = select_lost(rejects, step.verb.reasons)
     counts = left_out["reason"].value_counts().items()
     reasons = {str(reason): int(count) for reason, count in counts}
     action, why = ("reused", "") if record == one.record else ("ran", "purge")

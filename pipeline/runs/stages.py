@@ -473,7 +473,7 @@ def _runner(
         workers=workers,
         task_rows=project.settings.engine.task_rows,
         longest_reply=_longest_reply(project.usage_folder),
-        ask_nobody=partial(run_quietly, project) if options.without_calls else None,
+        run_without_calls=partial(run_quietly, project) if options.without_calls else None,
     )
 
 

@@ -34,7 +34,7 @@ from pipeline.engine.changed_groups import (
 from pipeline.engine.plan import INCOMPLETE, PlannedStep
 from pipeline.engine.resources import Asked, Resources, WrappedChat
 from pipeline.engine.run_report import StepReport
-from pipeline.engine.runner import Unasked
+from pipeline.engine.runner import StepWithoutCalls
 from pipeline.engine.workflow import REJECTS, Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.models.base import (
@@ -166,8 +166,8 @@ def run_quietly(
     planned: PlannedStep,
     tables: Mapping[str, Snapshot],
     previous: Manifest,
-) -> Unasked:
-    """Run a step that would ask an endpoint, without asking. See ``AskNobody``."""
+) -> StepWithoutCalls:
+    """Run a step that would ask an endpoint, without asking. See ``RunWithoutCalls``."""
     quiet = QuietSteps(workflow, project.resources, project.snapshots, project.cache, previous)
     return quiet.run(planned, tables)
 
@@ -200,7 +200,7 @@ class QuietSteps:
     cache: ReplyCache
     previous: Manifest
 
-    def run(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> Unasked:
+    def run(self, planned: PlannedStep, tables: Mapping[str, Snapshot]) -> StepWithoutCalls:
         """Return the step without what waits.
 
         A record with nothing that waits is that of an ordinary run, and is stored. Raises
@@ -242,18 +242,18 @@ class QuietSteps:
             self.snapshots.tables.keep(outputs.values())
             record = incomplete(step.id, components, outputs, retry)
             looks_back = bool(step.verb.roles_of(LastTables))
-            noted = before if looks_back else record
-            return Unasked(record, len(missing), noted)
+            record_for_manifest = before if looks_back else record
+            return StepWithoutCalls(record, len(missing), record_for_manifest)
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.save_record(record)
-        return Unasked(record, 0, record)
+        return StepWithoutCalls(record, 0, record)
 
     def _has_passing_errors(self, outputs: Mapping[str, Snapshot]) -> bool:
         """Check that a row was rejected for a reason that may be gone at the next run."""
         if REJECTS not in outputs or not outputs[REJECTS].rows:
             return False
         reasons = self.snapshots.tables.read(outputs[REJECTS], ["reason"])["reason"]
-        return bool(reasons.isin(sorted(PASSING_REASONS)).any())
+        return bool(reasons.isin(PASSING_REASONS).any())
 
     def _with_former_rows(
         self, part: Part, frames: Frames, before: StepRecord, communities: pd.DataFrame | None

@@ -12,7 +12,7 @@ from pipeline.documents import pdf_pages
 from pipeline.documents.conversion import convert
 from pipeline.documents.markdown import cells_of
 from pipeline.documents.pdf import NO_TEXT
-from pipeline.engine.losses import no_input
+from pipeline.engine.losses import count_no_input
 from pipeline.verbs.load_documents import LoadParams, load_documents
 from tests.documents.table_pdfs import PROSE, TablePdf, table_pdfs
 
@@ -164,7 +164,7 @@ def test_pages_without_a_text_layer_are_rejects_that_name_the_extra(tmp_path: Pa
         ["scans.pdf", "skipped", NO_TEXT],
     ]
     assert all("install the extra 'ocr'" in message for message in rejects["message"])
-    assert no_input(rejects) == {"pdf (a scan; needs the extra 'ocr')": 1}
+    assert count_no_input(rejects) == {"pdf (a scan; needs the extra 'ocr')": 1}
 
 
 @WITH_OCR

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.documents.conversion import NEEDS_EXTRA
-from pipeline.engine.losses import no_input
+from pipeline.engine.losses import count_no_input
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest, document_id
 from pipeline.verbs.chunk_documents import chunk_documents
@@ -214,7 +214,7 @@ def test_a_document_that_needs_the_extra_says_so(
     _, rejects = load(tmp_path)
     assert rejects["reason"].tolist() == ["needs_docs"]
     assert rejects["message"].iloc[0].endswith(NEEDS_EXTRA)
-    assert no_input(rejects) == {f"{suffix[1:]} (needs the extra 'docs')": 1}
+    assert count_no_input(rejects) == {f"{suffix[1:]} (needs the extra 'docs')": 1}
 
 
 @pytest.mark.skipif(find_spec("markitdown") is None, reason="the extra 'docs' is not installed")

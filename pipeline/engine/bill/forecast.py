@@ -51,7 +51,7 @@ from pipeline.engine.documents.deletions import (
     DOCUMENTS,
     DocumentChanges,
     changes_between,
-    documents_before,
+    find_documents_before,
     not_converted,
     not_described,
 )
@@ -208,7 +208,7 @@ class Forecaster:
         """Return how the documents changed, for the step that writes them; else None."""
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
             return None
-        before = documents_before(self.workflow, self.planner.snapshots)
+        before = find_documents_before(self.workflow, self.planner.snapshots)
         if before is not None and not self.snapshots.tables.exists(before):
             before = None
         # Files whose present content is not in the documents, of all steps.

@@ -24,7 +24,7 @@ ARCHIVE = ".zip"
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
 
 
-def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
+def find_documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
     """Return the documents of the workflow's last run, or None.
 
     Before its first run, those of the newest run of another workflow that loads them in the same

@@ -14,7 +14,7 @@ from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.documents.deletions import (
     DOCUMENTS,
     document_changes,
-    documents_before,
+    find_documents_before,
     identities,
     not_converted,
     not_described,
@@ -90,7 +90,7 @@ def changed_documents(
     if present is None:
         raise UsageError(f"workflow '{workflow.name}': it loads no documents; name another")
     now = present.documents
-    before = documents_before(workflow, snapshots)
+    before = find_documents_before(workflow, snapshots)
     then = now.head(0)[LISTED]
     if before is not None:
         then = snapshots.tables.read_arrow(before, LISTED).to_pandas()

@@ -62,10 +62,10 @@ def with_kept(
     """Return a source verb's outputs, with the documents that could not be read again and a reject
     for each.
 
-    ``previous``: the manifest of the last run (before the first one see ``record_before``). If its
-    documents are damaged, the newest run is taken that has them whole. ``gone``: a source that is
-    deleted for good, of which nothing is kept. ``groups``: the groups that the verb was called for,
-    by its ``law``; None for all.
+    - ``previous``: the manifest of the last run (before the first one see ``find_last_record``). If
+      its documents are damaged, the newest run is taken that has them whole.
+    - ``gone``: a source that is deleted for good, of which nothing is kept.
+    - ``groups``: the groups that the verb was called for, by its ``law``; None for all.
 
     Raises DataError where a source that writes more than documents was not read whole.
     """
@@ -75,7 +75,7 @@ def with_kept(
     named = named_sources(rejects)
     if not named:
         return dict(frames)
-    before = next(_documents_before(step, previous, snapshots), None)
+    before = next(_find_documents_before(step, previous, snapshots), None)
     if before is None:
         return dict(frames)
     documents_then = _asked_for(before, snapshots, law, groups)
@@ -109,24 +109,24 @@ def _asked_for(
     return as_frame(known.filter(pc.is_in(groups_of_rows, value_set=groups)))
 
 
-def _documents_before(
+def _find_documents_before(
     step: Step, previous: Manifest, snapshots: SnapshotStore
 ) -> Iterator[Snapshot]:
     """Yield the tables of documents of earlier runs that can be read, the newest first."""
     if previous.steps and step.id not in previous.steps:
         return
-    found = last_documents(step, previous.steps, snapshots)
+    found = find_last_documents(step, previous.steps, snapshots)
     if found:
         yield found
     # Manifests of earlier runs are read only if the last run's documents are damaged.
     kept = snapshots.kept_manifests(previous.workflow, snapshots.history(previous.workflow))
     for manifest in reversed(kept):
-        found = last_documents(step, manifest.steps, snapshots)
+        found = find_last_documents(step, manifest.steps, snapshots)
         if found:
             yield found
 
 
-def record_before(
+def find_last_record(
     step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore
 ) -> StepRecord | None:
     """Return the step's record in the workflow's last run.
@@ -144,14 +144,14 @@ def record_before(
     return None
 
 
-def last_documents(
+def find_last_documents(
     step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore
 ) -> Snapshot | None:
     """Return the documents that the last run had from this source; None if there are none, or the
     step is no source of documents."""
     if step.verb.inputs or DOCUMENTS not in step.verb.outputs:
         return None
-    record = record_before(step, previous, snapshots)
+    record = find_last_record(step, previous, snapshots)
     if record is None:
         return None
     before = record.outputs.get(DOCUMENTS)
