@@ -92,6 +92,9 @@ REASONS: Mapping[str, Reason] = {
     "encoding_guessed": decided(
         "a file that was read in its likeliest encoding, which may be another: of kind recovered"
     ),
+    "no_column": decided(
+        "a column in `metadata` of an input that its query has never given: of kind recovered"
+    ),
     "duplicate_id": lost("a record with the id of one before it"),
     **OF_OTHER_INDEXES,
     # of documents and of replies

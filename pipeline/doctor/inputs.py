@@ -6,7 +6,7 @@ from functools import partial
 from threading import Thread
 
 from pipeline.doctor.finding import Finding, finding_of, guarded
-from pipeline.documents.database_rows import RowsError, count_rows
+from pipeline.documents.database_rows import RowsError, count_rows, lacking
 from pipeline.documents.input_files import Listing
 from pipeline.documents.inputs import with_inputs
 from pipeline.errors import counted
@@ -68,18 +68,24 @@ def _examine_input(
 
 def _examine_database(source: Input) -> Finding:
     try:
-        rows = count_rows(source)
+        rows, columns = count_rows(source)
     except RowsError as error:
         return finding_of(AREA, _subject(source), "failed", str(error))
     if not rows:
         return finding_of(
             AREA, _subject(source), "warning", "its query gives no row; correct its query"
         )
+    missing = lacking(source, columns)
+    if missing:
+        named = " and ".join(f"'{name}'" for name in missing)
+        fact = f"{counted(rows, 'row')}, but its query gives no column {named}"
+        action = "correct the query, or take it out of metadata"
+        return Finding(AREA, _subject(source), "warning", fact, action)
     return Finding(AREA, _subject(source), "ok", counted(rows, "row"))
 
 
 def _examine_files(source: Input, most_mb: int, environment: Mapping[str, str]) -> Finding:
-    files = with_inputs(Listing(()), [source], (), most_mb, most_mb, environment).files
+    files = with_inputs(Listing(()), [source], (), most_mb, most_mb, environment, {}).files
     readable = [file for file in files if not file.fault]
     faulty = [file for file in files if file.fault and file.fault[0] not in NO_INPUT]
     for file in faulty:

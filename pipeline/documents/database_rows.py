@@ -5,7 +5,7 @@ address may hold a password, so no message quotes one.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,8 @@ from pipeline.errors import in_words
 from pipeline.settings.inputs import Input
 from pipeline.text.ids import digest
 
+NO_COLUMN = "no_column"
+"""The reason of a reject that is a mere remark on a column: the documents are there without it."""
 _KEYS_A_QUERY = 500
 _MOST_ROWS = 0.25
 """The share of all rows from which on one query reads all of them. Each query for some keys makes
@@ -42,45 +44,63 @@ class Row:
     fields: Mapping[str, Any]
 
 
-def list_rows(source: Input) -> list[Row]:
-    """Return all rows of the query, sorted by key and content.
+@dataclass(frozen=True)
+class RowList:
+    """All rows of a query, sorted by key and content, and the columns that it gives."""
 
-    Raises RowsError if they could not be read to the end.
+    rows: Sequence[Row]
+    columns: Collection[str]
+
+
+def list_rows(source: Input, before: Collection[str] = ()) -> RowList:
+    """Return the rows of the query.
+
+    ``before``: the columns in ``metadata`` that the query gave in the last run. Raises RowsError if
+    the rows could not be read to the end, or a column is gone.
     """
     with _connection(source) as connection:
         if source.changed:
-            rows = _stamped_rows(connection, source)
+            columns = _columns_given(connection, source, before)
+            rows = _stamped_rows(connection, source, _columns_kept(source, columns))
         else:
+            found = _execute_whole(connection, source, before)
+            columns = list(found.keys())
             rows = [
                 Row(
                     _as_key(fields[source.id]),
                     _content_of(source, fields),
                     cells_of(source, fields),
                 )
-                for fields in _read_whole(connection, source)
+                for fields in found.mappings()
             ]
-    return sorted(rows, key=lambda row: (row.key, row.content))
+    return RowList(sorted(rows, key=lambda row: (row.key, row.content)), columns)
 
 
-def count_rows(source: Input) -> int:
-    """Return the number of rows of the query, which are not read.
+def lacking(source: Input, columns: Collection[str]) -> list[str]:
+    """Return the columns in ``metadata`` that are not among those that the query gives."""
+    return [name for name in source.metadata if name not in columns]
 
-    Raises RowsError if the query cannot be carried out, or lacks a column that the settings name.
+
+def count_rows(source: Input) -> tuple[int, list[str]]:
+    """Return the number of rows of the query, which are not read, and the columns that it gives.
+
+    Raises RowsError if the query cannot be carried out, or lacks a column that it must have.
     """
     from sqlalchemy import func, select
 
     with _connection(source) as connection:
-        _columns_given(connection, source)
+        columns = _columns_given(connection, source, ())
         rows = _statement(source, ["*"]).subquery()
-        return connection.execute(select(func.count()).select_from(rows)).scalar_one()
+        number = connection.execute(select(func.count()).select_from(rows)).scalar_one()
+        return number, columns
 
 
-def _stamped_rows(connection: Any, source: Input) -> list[Row]:
+def _stamped_rows(connection: Any, source: Input, columns: Sequence[str]) -> list[Row]:
     """Return the rows with their keys alone, and the value that changes with the row.
 
     Of a row without such a value all cells are read, since nothing else tells of a change.
+    ``columns``: those that a document is made of.
     """
-    columns = _columns_kept(source, _columns_given(connection, source))
     stamps = _read(connection, _statement(source, [source.id, source.changed]))
     unstamped = [
         fields[source.id]
@@ -89,7 +109,7 @@ def _stamped_rows(connection: Any, source: Input) -> list[Row]:
     ]
     whole = [
         fields
-        for fields in _read_keys(connection, source, unstamped)
+        for fields in _read_keys(connection, source, unstamped, columns)
         if fields[source.changed] is None
     ]
     others = [
@@ -107,59 +127,75 @@ def _stamped_rows(connection: Any, source: Input) -> list[Row]:
     ]
 
 
-def _columns_given(connection: Any, source: Input) -> list[str]:
+def _columns_given(connection: Any, source: Input, before: Collection[str]) -> list[str]:
     """Return the columns that the query gives, without reading a row.
 
-    Raises RowsError if the query lacks a column of the settings. SQLite would take the name of a
-    column that is not there for a text, and give this text as the cell of every row.
+    ``before`` is as for ``list_rows``. Raises RowsError if the query lacks a column. SQLite
+    would take the name of a column that is not there for a text, and give this text as the cell of
+    every row.
     """
     from sqlalchemy import false
 
     given = connection.execute(_statement(source, ["*"]).where(false()))
-    return _checked(source, list(given.keys()))
+    return _checked(source, list(given.keys()), before)
 
 
 def rows_of_keys(
-    source: Input, keys: Sequence[Any], number_of_rows: int
+    source: Input, keys: Sequence[Any], number_of_rows: int, listed: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the cells of the rows with these keys, by the key as a text.
 
     Of rows with one key it is the row that `list_rows` has first. ``number_of_rows``: that of all
-    rows. Raises RowsError.
+    rows. ``listed``: the columns in ``metadata`` that the query gave when the rows were listed.
+    Raises RowsError.
     """
     with _connection(source) as connection:
         if len(keys) > _KEYS_A_QUERY and len(keys) >= number_of_rows * _MOST_ROWS:
             wanted = {_as_key(key) for key in keys}
-            rows = _read_whole(connection, source)
+            rows = _read_whole(connection, source, listed)
             found = [fields for fields in rows if _as_key(fields[source.id]) in wanted]
         else:
-            found = list(_read_keys(connection, source, keys))
+            found = list(_read_keys(connection, source, keys, listed))
     # The last row of a key stays in the dict, so the first one comes last.
     found.sort(key=partial(_place_among_rows, source), reverse=True)
     return {_as_key(fields[source.id]): cells_of(source, fields) for fields in found}
 
 
-def _read_keys(connection: Any, source: Input, keys: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def _read_keys(
+    connection: Any, source: Input, keys: Sequence[Any], before: Collection[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the rows with these keys, of a few keys at a time."""
     from sqlalchemy import column
 
     for start in range(0, len(keys), _KEYS_A_QUERY):
         some = keys[start : start + _KEYS_A_QUERY]
-        yield from _read_whole(connection, source, column(source.id).in_(some))
+        yield from _read_whole(connection, source, before, column(source.id).in_(some))
 
 
-def _read_whole(connection: Any, source: Input, condition: Any = None) -> Iterator[dict[str, Any]]:
+def _read_whole(
+    connection: Any, source: Input, before: Collection[str], condition: Any = None
+) -> Iterator[dict[str, Any]]:
     """Yield all cells of the rows, or of those that fulfil the condition.
 
-    Raises RowsError if the query lacks a column of the settings.
+    Raises RowsError as ``_execute_whole``.
+    """
+    for row in _execute_whole(connection, source, before, condition).mappings():
+        yield dict(row)
+
+
+def _execute_whole(
+    connection: Any, source: Input, before: Collection[str], condition: Any = None
+) -> Any:
+    """Return the result with all cells of the rows, or of those that fulfil the condition.
+
+    ``before`` is as for ``list_rows``. Raises RowsError if the query lacks a column.
     """
     statement = _statement(source, ["*"])
     if condition is not None:
         statement = statement.where(condition)
     found = connection.execute(statement)
-    _checked(source, list(found.keys()))
-    for row in found.mappings():
-        yield dict(row)
+    _checked(source, list(found.keys()), before)
+    return found
 
 
 def _place_among_rows(source: Input, fields: Mapping[str, Any]) -> tuple[str, str]:
@@ -206,12 +242,13 @@ def _as_key(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _checked(source: Input, columns: list[str]) -> list[str]:
-    """Return the columns of the query; raises RowsError if they lack one of the settings.
+def _checked(source: Input, columns: list[str], before: Collection[str]) -> list[str]:
+    """Return the columns of the query; raises RowsError if they lack one that it must have.
 
-    Without a title of its own in the settings, a query need not give one.
+    Without a title of its own in the settings, a query need not give one. A column in ``metadata``
+    must be there if it was ``before``: without it, the values of all documents would be gone.
     """
-    needed = [source.id, source.text, *source.metadata]
+    needed = [source.id, source.text, *(name for name in source.metadata if name in before)]
     if source.title != Input.model_fields["title"].default:
         needed.append(source.title)
     if source.changed:

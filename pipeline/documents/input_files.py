@@ -95,13 +95,15 @@ class Listing:
 
     ``mounts`` names the mount points that have files, and the earlier ones that are empty now or
     cannot be listed; the input folder is ".". ``kept`` is the file in which hashes are kept from
-    run to run, if they are.
+    run to run, if they are. ``columns`` has, by the name of an input, those columns in its
+    ``metadata`` that its query gives, or gave before if it could not be carried out.
     """
 
     files: tuple[InputFile, ...]
     mounts: tuple[str, ...] = ()
     moment: float = field(default=0.0, compare=False)
     kept: Path | None = field(default=None, compare=False)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def contents(self) -> tuple[str | None, ...]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pipeline.documents.bucket_reader import BucketReader
-from pipeline.documents.database_rows import RowsError, list_rows
+from pipeline.documents.database_rows import NO_COLUMN, RowsError, lacking, list_rows
 from pipeline.documents.files import LOCK_FILE, is_left_out, is_lock, is_match, list_files
 from pipeline.documents.git import Blob, GitError, list_blobs
 from pipeline.documents.input_files import INPUT_FOLDER, InputFile, Listing, one_line
@@ -29,14 +29,17 @@ def with_inputs(
     most_mb: int,
     opened_mb: int,
     environment: Mapping[str, str],
+    columns: Mapping[str, Sequence[str]],
 ) -> Listing:
     """Return the files of the input folder and those of the other inputs.
 
     ``mounts`` and ``opened_mb`` are as in `list_files`; ``most_mb`` is the size of the largest file
-    that is read, and ``environment`` has the keys of buckets. Raises SettingsError if the input
-    folder has a folder whose name begins like the files of an input.
+    that is read, and ``environment`` has the keys of buckets. ``columns`` is that of the last run's
+    `Listing`. Raises SettingsError if the input folder has a folder whose name begins like the
+    files of an input.
     """
     files, mounted = list(first.files), list(first.mounts)
+    given = dict(first.columns)
     for source in inputs:
         if any(file.name.startswith(source.prefix) for file in first.files):
             raise SettingsError(
@@ -56,10 +59,10 @@ def with_inputs(
         elif source.type in BUCKETS:
             found = _list_bucket(source, most_mb, environment)
         else:
-            found = _list_database(source)
+            found, given[source.name] = _list_database(source, columns.get(source.name, ()))
         files += found
     files.sort(key=lambda file: (file.name, file.place))
-    return replace(first, files=tuple(files), mounts=tuple(sorted(mounted)))
+    return replace(first, files=tuple(files), mounts=tuple(sorted(mounted)), columns=given)
 
 
 def _failed(source: Input, reason: str, message: str) -> list[InputFile]:
@@ -175,15 +178,18 @@ def _files_of(
         )
 
 
-def _list_database(source: Input) -> list[InputFile]:
-    """Return the rows of a database. One of the rows with the same key is read."""
+def _list_database(source: Input, before: Sequence[str]) -> tuple[list[InputFile], Sequence[str]]:
+    """Return the rows of a database, and the columns in ``metadata`` that its query gives.
+
+    One of the rows with the same key is read. ``before``: the columns of the last run.
+    """
     try:
-        rows = list_rows(source)
+        listed = list_rows(source, before)
     except RowsError as error:
-        return _failed(source, "io_error", str(error))
-    found: list[InputFile] = []
+        return _failed(source, "io_error", str(error)), before
+    found = [_missing_column(source, name) for name in lacking(source, listed.columns)]
     seen: Counter[str] = Counter()
-    for row in rows:
+    for row in listed.rows:
         name = source.prefix + one_line(row.key)
         fault = None
         if not row.key:
@@ -197,4 +203,12 @@ def _list_database(source: Input) -> list[InputFile]:
             fault = ("duplicate_id", f"another row with {source.id} {key} is read; make it one")
         seen[name] += 1
         found.append(InputFile("", name, fault, kind="sql", content=row.content, fields=row.fields))
-    return found
+    return found, [name for name in source.metadata if name in listed.columns]
+
+
+def _missing_column(source: Input, name: str) -> InputFile:
+    """Return what tells of a column in ``metadata`` that the query has never given."""
+    fact = f"its query gives no column '{name}', so no document has it"
+    fault = (NO_COLUMN, f"{fact}; correct the query, or take it out of metadata")
+    # Without a slash the name is that of no document of the input.
+    return InputFile("", f"{source.prefix.rstrip('/')}:{name}", fault, kind="sql")

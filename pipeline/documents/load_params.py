@@ -33,7 +33,8 @@ from pipeline.documents.limited_converter import is_converted
 from pipeline.documents.titles import TITLE_ORDER, Found
 from pipeline.settings.inputs import READ_AS_LISTED, Input, InputColumns, WebPages, check_names
 
-MOUNTS = "mounts"
+MOUNTS, COLUMNS = "mounts", "columns_given"
+"""The names of notes for the next run."""
 
 
 class LoadParams(Params):
@@ -41,10 +42,12 @@ class LoadParams(Params):
 
     ``file_pattern`` is a glob below ``path``. If ``encoding`` is "", it is detected: UTF-8, UTF-16,
     or else the most likely of all; of equally likely ones the first of ``encodings``. ``mounts``
-    are folders below ``path``, and "." for it, that were mount points in the last run. ``hashes``
-    is the folder in which hashes of files are kept between runs, "" for none. ``title_order`` has
-    the origins of a document's title, the best first. ``dates_from`` are the origins of a
-    document's date, the best first, and ``date_fields`` the fields of metadata that may hold it.
+    are folders below ``path``, and "." for it, that were mount points in the last run.
+    ``columns_given`` has, by the names of inputs, the columns that their queries gave then.
+    ``hashes`` is the folder in which hashes of files are kept between runs, "" for none.
+    ``title_order`` has the origins of a document's title, the best first. ``dates_from`` are the
+    origins of a document's date, the best first, and ``date_fields`` the fields of metadata that
+    may hold it.
     ``day_first`` says whether 03/04/2024 is in April; None takes the year alone. ``columns`` has
     the columns of files of records that match a pattern, in place of those of all files. ``inputs``
     are those beside the input folder. ``web_pages`` says whether of a page in HTML the article is
@@ -73,6 +76,7 @@ class LoadParams(Params):
     convert_mb: int = Field(default=768, ge=1)
     # `noted` hands them to the next run.
     mounts: tuple[str, ...] = Field(default=(), exclude=True)
+    columns_given: dict[str, tuple[str, ...]] = Field(default_factory=dict, exclude=True)
     hashes: str = Field(default="", exclude=True)
     columns: dict[str, InputColumns] = Field(default_factory=dict)
     inputs: Annotated[tuple[Input, ...], AfterValidator(check_names)] = ()
@@ -84,17 +88,31 @@ class LoadParams(Params):
 
     def noted(self) -> Mapping[str, str]:
         """Return notes for the next run, which ``following`` reads."""
-        return {MOUNTS: json.dumps(self.mounts)} if self.mounts else {}
+        notes: dict[str, str] = {}
+        if self.mounts:
+            notes[MOUNTS] = json.dumps(self.mounts)
+        listed = self._listing.columns if self._listing else self.columns_given
+        # An input that is gone from the settings is not noted any more.
+        columns = {
+            source.name: list(listed[source.name])
+            for source in self.inputs
+            if listed.get(source.name)
+        }
+        if columns:
+            notes[COLUMNS] = json.dumps(columns, sort_keys=True)
+        return notes
 
     def following(self, last: Mapping[str, str]) -> Self:
         """Return params with the files as they are now; ``last`` are the notes of the last run.
 
         They say which folders were mount points. If such a folder is an empty ordinary folder now,
-        its file system is not mounted, and the folder counts as not read.
+        its file system is not mounted, and the folder counts as not read. They also say which
+        columns a query gave. If one of these is gone, the input counts as not read.
         """
         before = json.loads(last.get(MOUNTS, "[]"))
         watched = self._list_watched(before)
-        found = self.model_copy(update={"mounts": watched.mounts})
+        columns = json.loads(last.get(COLUMNS, "{}"))
+        found = self.model_copy(update={"mounts": watched.mounts, "columns_given": columns})
         found._watched = watched
         found._listing = None
         found._people = {}
@@ -141,8 +159,9 @@ class LoadParams(Params):
         from pipeline.documents.inputs import with_inputs
 
         return with_inputs(
-            listing, inputs, mounts, self.max_file_mb, self._opened_mb, self.environment
-        )
+            listing, inputs, mounts, self.max_file_mb, self._opened_mb, self.environment,
+            self.columns_given,
+        )  # fmt: skip
 
     @property
     def _opened_mb(self) -> int:

@@ -20,7 +20,7 @@ from pipeline.documents.conversations import (
     PEOPLE,
     slack_place,
 )
-from pipeline.documents.database_rows import RowsError, rows_of_keys
+from pipeline.documents.database_rows import NO_COLUMN, RowsError, rows_of_keys
 from pipeline.documents.dates import (
     FILE_TIME,
     DateFrom,
@@ -140,9 +140,9 @@ def load_documents(
 
     Rejects have these kinds: ``source`` is a file or folder that was not read, or in part only;
     ``row`` is a record of a file; ``record`` is a page (no_text_layer); ``recovered`` is a remark
-    on a document (encoding_guessed); ``skipped`` is no input (unsupported, needs_docs,
-    no_text_layer, empty, outside, lock_file, attachment). Other reasons are encoding, parse,
-    in_part, unreadable, unmounted, io_error, duplicate_id, duplicate_row, too_large,
+    on a document (encoding_guessed) or an input (no_column); ``skipped`` is no input (unsupported,
+    needs_docs, no_text_layer, empty, outside, lock_file, attachment). Other reasons are encoding,
+    parse, in_part, unreadable, unmounted, io_error, duplicate_id, duplicate_row, too_large,
     too_slow, too_much_memory, crashed.
 
     Without a ``converter``, files are converted in separate processes each time. Raises
@@ -341,7 +341,7 @@ def _place_of(file: InputFile, fault: Fault, params: LoadParams) -> str:
 
 def _reject_kind(file: InputFile, fault: Fault) -> str:
     """Return the kind of the reject; the docstring of ``load_documents`` describes the kinds."""
-    if fault.reason == GUESSED:
+    if fault.reason in (GUESSED, NO_COLUMN):
         return "recovered"
     if fault.page:
         return "record"
@@ -395,7 +395,8 @@ def _with_cells(files: Sequence[InputFile], params: LoadParams) -> list[InputFil
         try:
             keys = [(file.fields or {})[source.id] for file in rows]
             listed = [file for file in params.listing.files if file.name.startswith(source.prefix)]
-            cells = rows_of_keys(source, keys, len(listed)) if keys else {}
+            columns = params.listing.columns.get(source.name, ())
+            cells = rows_of_keys(source, keys, len(listed), columns) if keys else {}
         except RowsError as error:
             found |= {file.name: replace(file, fault=("io_error", str(error))) for file in rows}
             continue

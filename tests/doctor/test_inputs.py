@@ -66,18 +66,21 @@ def test_each_input_has_a_finding_with_what_it_has(project: ProjectFolder, tmp_p
         {"name": "code", "type": "git", "url": str(code)},
         {"name": "cases", **cases(tmp_path / "cases.db", 3)},
         {"name": "none", **cases(tmp_path / "none.db", 0)},
+        {"name": "lacks", **cases(tmp_path / "lacks.db", 2), "metadata": ["title", "owner"]},
     )
     assert [(finding.what, finding.verdict, finding.fact) for finding in found] == [
         ("input @wiki", "ok", "2 files for **/*.md"),
         ("input @code", "warning", "0 files for **/*"),
         ("input @cases", "ok", "3 rows"),
         ("input @none", "warning", "its query gives no row"),
+        ("input @lacks", "warning", "2 rows, but its query gives no column 'owner'"),
     ]
     assert [finding.action for finding in found] == [
         "",
         "correct its url or include",
         "",
         "correct its query",
+        "correct the query, or take it out of metadata",
     ]
 
 

@@ -82,6 +82,12 @@ def database(place: Path, rows: Sequence[tuple[object, ...]]) -> str:
     return f"sqlite:///{place}"
 
 
+def rename_column(place: Path, old: str, new: str) -> None:
+    with sqlite3.connect(place) as connection:
+        connection.execute(f"ALTER TABLE cases RENAME COLUMN {old} TO {new}")
+    connection.close()
+
+
 CASES = [(1, "Lens", "The lens: ready.", "ann", 1), (2, "Light", "The light.", "bob", 1)]
 
 
@@ -198,13 +204,65 @@ def test_bad_rows_are_rejects_and_the_others_are_read(tmp_path: Path):
 @pytest.mark.parametrize("changed", ["", "updated"])
 @pytest.mark.parametrize("gone", ["nr", "subject", "body", "owner"])
 def test_a_column_that_vanishes_leaves_the_input_unread(tmp_path: Path, gone: str, changed: str):
-    source = crm(database(tmp_path / "crm.sqlite", CASES), changed=changed)
-    with sqlite3.connect(tmp_path / "crm.sqlite") as connection:
-        connection.execute(f"ALTER TABLE cases RENAME COLUMN {gone} TO other")
-    connection.close()
-    _, rejects = load_documents(params_of(tmp_path, source))
+    params = params_of(tmp_path, crm(database(tmp_path / "crm.sqlite", CASES), changed=changed))
+    before = params.following({}).with_listing().noted()
+    rename_column(tmp_path / "crm.sqlite", gone, "other")
+    after = params.following(before).with_listing()
+    _, rejects = load_documents(after)
+    assert after.noted() == before
     assert list(rejects["row_id"]) == ["@crm"]
     assert f"no column '{gone}' but" in rejects["message"].iloc[0]
+
+
+@pytest.mark.parametrize("changed", ["", "updated"])
+def test_a_column_of_metadata_that_never_was_there_is_told_and_the_rows_are_read(
+    folder: ProjectFolder, changed: str
+):
+    source = crm("sqlite:///crm.sqlite", metadata=["owner", "region"], changed=changed)
+    folder.edit_settings(inputs=[source])
+    for _ in range(2):
+        documents, rejects, code = night(folder)
+        assert documents["@crm/1"] == "The lens: ready."
+        assert list(rejects[["row_id", "kind", "reason"]].itertuples(index=False, name=None)) == [
+            ("@crm:region", "recovered", "no_column")
+        ]
+        assert code == 0
+
+
+@pytest.mark.parametrize("changed", ["", "updated"])
+def test_a_column_of_metadata_that_vanishes_takes_no_value_along_until_the_settings_say_so(
+    folder: ProjectFolder, changed: str
+):
+    source = crm("sqlite:///crm.sqlite", changed=changed)
+    folder.edit_settings(inputs=[source])
+    night(folder)
+    rename_column(folder.root / "crm.sqlite", "owner", "keeper")
+    for _ in range(2):
+        _, rejects, _ = night(folder)
+        assert metadata_of(folder)["@crm/1"] == '{"owner": "ann"}'
+        assert sorted(kept(rejects)) == ["@crm/1", "@crm/2"]
+    folder.edit_settings(inputs=[{**source, "metadata": ["keeper"]}])
+    _, rejects, _ = night(folder)
+    assert metadata_of(folder)["@crm/1"] == '{"keeper": "ann"}'
+    assert rejects.empty
+    rename_column(folder.root / "crm.sqlite", "keeper", "owner")
+    assert sorted(kept(night(folder)[1])) == ["@crm/1", "@crm/2"]
+
+
+def metadata_of(folder: ProjectFolder) -> dict[str, str]:
+    with folder.open() as project:
+        documents = project.table("documents")
+    return dict(zip(documents["source"], documents["metadata"], strict=True))
+
+
+def test_a_column_that_vanishes_between_list_and_reading_leaves_the_rows_unread(tmp_path: Path):
+    source = crm(database(tmp_path / "crm.sqlite", CASES), changed="updated")
+    params = params_of(tmp_path, source).with_listing()
+    files = find_files(params)
+    rename_column(tmp_path / "crm.sqlite", "owner", "keeper")
+    documents, rejects = read_files(files, params)
+    assert documents.empty
+    assert set(rejects["reason"]) == {"io_error"}
 
 
 def test_sqlite_gives_no_names_of_columns_in_place_of_cells(tmp_path: Path):
@@ -236,9 +294,9 @@ def test_a_query_is_worked_out_once_where_most_of_its_rows_are_wanted(
     conditions: list[object] = []
     read_whole = database_rows._read_whole
 
-    def noted(connection: Any, source: Any, condition: Any = None) -> Any:
+    def noted(connection: Any, source: Any, before: Any, condition: Any = None) -> Any:
         conditions.append(condition)
-        return read_whole(connection, source, condition)
+        return read_whole(connection, source, before, condition)
 
     monkeypatch.setattr(database_rows, "_read_whole", noted)
     files = find_files(params)
