@@ -525,7 +525,7 @@ class Project(Asking, Importing):
         from pipeline.runs.posted import own_folder, rows_of
 
         folder = own_folder(self)
-        documents = [folder.text(**row) for row in rows_of(texts)]
+        documents = [folder.text(**row) for row in rows_of(texts, folder)]
         refuse_twice(documents)
         for document in documents:
             folder.write(document)

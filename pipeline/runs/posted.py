@@ -111,12 +111,13 @@ def _mounts_of(project: "Services") -> list[str]:
 
 
 def rows_of(
-    texts: "str | Sequence[str] | Mapping[str, str] | pd.DataFrame",
+    texts: "str | Sequence[str] | Mapping[str, str] | pd.DataFrame", folder: OwnFolder
 ) -> list[dict[str, Any]]:
     """Return the arguments of ``OwnFolder.text`` for each text, as ``Project.add`` takes them.
 
-    Raises UsageError for a DataFrame without a column ``text`` or with two columns of one name, and
-    for a text or an id of another type.
+    ``folder`` has the documents of which some may be replaced. Raises UsageError for a DataFrame
+    without a column ``text`` or with two columns of one name, and for a text or an id of another
+    type.
     """
     if isinstance(texts, str):
         return [{"text": texts}]
@@ -135,10 +136,11 @@ def rows_of(
     for record in texts.to_dict("records"):
         # A missing cell is no metadata.
         given = {str(name): value for name, value in record.items() if not _is_missing(value)}
-        own = {name: _in_words(given.pop(name, "")) for name in ("text", "id", "title")}
+        id = _id_of(given.pop("id", ""), folder)
+        own = {name: _in_words(given.pop(name, "")) for name in ("text", "title")}
         # What is left are columns of the caller's own.
         metadata = {name: _plain(value) for name, value in given.items()}
-        rows.append({**own, "metadata": metadata})
+        rows.append({**own, "id": id, "metadata": metadata})
     return rows
 
 
@@ -147,6 +149,24 @@ def _given(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise UsageError(f"add: {what} is a {type(value).__name__}; give it as str")
     return value
+
+
+def _id_of(cell: Any, folder: OwnFolder) -> str:
+    """Return the id that a cell gives: of a whole number the one with which a document is there.
+
+    Earlier versions wrote ``7.0`` where a missing cell had made the column one of floats. Such a
+    document is replaced under that id, and no second one of the number begins.
+    """
+    id, value = _in_words(cell), _plain(cell)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return id
+    if isinstance(value, float) and not value.is_integer():
+        return id
+    as_float = float(value)
+    # A larger number may have no float of its own.
+    earlier = str(as_float) if int(as_float) == value else id
+    has_only_earlier = folder.find(id) is None and folder.find(earlier) is not None
+    return earlier if has_only_earlier else id
 
 
 def _in_words(cell: Any) -> str:

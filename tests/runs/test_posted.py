@@ -39,6 +39,28 @@ def test_an_id_is_the_same_where_other_rows_of_the_frame_have_none(tmp_path: Pat
         assert project.add(frame)[0] == project.add({"7": "Of seven."})[0]
 
 
+@pytest.mark.parametrize("cell", [7, 7.0])
+def test_a_number_replaces_the_document_whose_id_an_earlier_version_wrote_with_a_fraction(
+    tmp_path: Path, cell: float
+):
+    with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
+        project.add({"7.0": "Old.", "8": "Eight."})
+        frame = pd.DataFrame({"id": [cell, cell + 1], "text": ["New.", "Eight too."]})
+        assert project.add(frame) == ["7.0.md", "8.md"]
+        assert [one.id for one in own_folder(project).kept()] == ["7.0.md", "8.md"]
+        project.add({"7": "Another document."})
+        assert project.add(frame)[0] == "7.md"
+
+
+@pytest.mark.parametrize("cell", ["7", 7.5, 10**17 + 1, True, "inf"])
+def test_an_id_that_is_no_whole_number_or_has_no_fraction_stays_as_it_is(
+    tmp_path: Path, cell: object
+):
+    with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
+        project.add({"7.0": "Seven.", "1e+17": "Many.", "1.0": "One."})
+        assert project.add(pd.DataFrame({"id": [cell], "text": ["A text."]})) == [f"{cell}.md"]
+
+
 def test_a_document_that_runs_no_longer_match_is_left_out_and_a_new_one_is_refused(tmp_path: Path):
     folder = new_project(tmp_path / "p", NO_STORE, {})
     with folder.open() as project:
