@@ -109,16 +109,24 @@ def new_copy(target: Path) -> Iterator[Path]:
     """
     beside = target.with_name(f"{target.name}.partial")
     copy, before = beside / "new", beside / "before"
+    _remove_copies(beside, target)
+    try:
+        copy.mkdir(parents=True)
+        yield copy
+        if not _is_index(target) or lightrag_digest(copy) != lightrag_digest(target):
+            if target.exists():
+                target.rename(before)
+            copy.rename(target)
+    finally:
+        _remove_copies(beside, target)
+
+
+def _remove_copies(beside: Path, target: Path) -> None:
+    """Remove the folder of an unfinished copy; a copy that has no other name gets its own back."""
+    before = beside / "before"
     if before.is_dir() and not target.exists():
-        # The import was killed between the two renames: this is the only copy.
+        # The import ended between the two renames: this is the only copy.
         before.rename(target)
-    shutil.rmtree(beside, ignore_errors=True)
-    copy.mkdir(parents=True)
-    yield copy
-    if not _is_index(target) or lightrag_digest(copy) != lightrag_digest(target):
-        if target.exists():
-            target.rename(before)
-        copy.rename(target)
     shutil.rmtree(beside, ignore_errors=True)
 
 

@@ -79,6 +79,47 @@ def fold(text: str) -> str:
     return "".join(filter(str.isalnum, plain.casefold())) or plain.strip()
 
 
+@dataclass(frozen=True)
+class ReadRows:
+    """The nodes of a graph of which every reply is read, and the edges of which one is not.
+
+    ``names`` has the keys of the nodes, ``unread_pairs`` the pairs of the edges. A node without a
+    passage is not among them: whether it is taken depends on its neighbours. ``is_whole`` says that
+    the index has every document finished, with all replies.
+    """
+
+    names: frozenset[str]
+    unread_pairs: frozenset[tuple[str, ...]]
+    is_whole: bool
+
+    def has(self, *names: str) -> bool:
+        """Check that an edit of the node with this name, or of the edge of two, would be found."""
+        if self.is_whole:
+            return True
+        keys = tuple(sorted(map(fold, names)))
+        return self.names.issuperset(keys) and keys not in self.unread_pairs
+
+
+def find_read_rows(rows: Iterable[Row], unread: frozenset[str], is_whole: bool) -> ReadRows:
+    """Return the rows of a graph that come from none of the passages ``unread``."""
+    names: set[str] = set()
+    unread_pairs: set[tuple[str, ...]] = set()
+    unread_names: set[str] = set()
+    for row in rows:
+        passages = _passages_of(row)
+        is_unread = not passages or not unread.isdisjoint(passages)
+        if "source" in row and "target" in row:
+            if is_unread and passages:
+                unread_pairs.add(_pair_of(row))
+        elif row.get("name"):
+            key = fold(str(row["name"]))
+            names.add(key)
+            if is_unread:
+                unread_names.add(key)
+    # Names may differ by case alone, so that one key has several nodes.
+    return ReadRows(frozenset(names - unread_names), frozenset(unread_pairs), is_whole)
+
+
 def find_edits(
     rows: Iterable[Row], said: Said, left_out: frozenset[str], lacking: frozenset[str]
 ) -> list[Edit]:

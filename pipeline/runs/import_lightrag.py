@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.corrections.conflicts import find_conflict
-from pipeline.corrections.decisions import Decision
+from pipeline.corrections.decisions import Decision, Rename, Statement
 from pipeline.corrections.file import FILE, read_lines, write_decisions
 from pipeline.documents.lightrag import copy_index
 from pipeline.documents.lightrag_postgres import SCHEMES, copy_tables
@@ -18,6 +18,7 @@ from pipeline.runs.services import Services
 from pipeline.settings.schema import LightragSettings
 
 if TYPE_CHECKING:
+    from pipeline.documents.lightrag_edits import ReadRows
     from pipeline.verbs.read_lightrag import LightragIndex
 
 WRITTEN = "data/lightrag-corrections.json"
@@ -99,16 +100,25 @@ def _is_address(source: str | Path) -> bool:
 def take_edits(project: Services, index: "LightragIndex") -> list[str]:
     """Add a line to corrections.jsonl for each edit of a person in the index, and return notes.
 
-    A line of an earlier import whose edit the index no longer has is removed. A line that somebody
-    has taken back or changed since is not added again. All lines stay if the graph cannot be read.
+    A line of an earlier import whose edit the index no longer has is removed. It stays where the
+    index has not every reply about its nodes, as an edit of these is not found. A line that
+    somebody has taken back or changed since is not added again. All lines stay if the graph cannot
+    be read.
     """
     found = index.edits
     if found is None:
         kept = "corrections of earlier imports stay as they are"
         return [f"edits by hand: the index has no graph that can be read; {kept}"]
     decisions = {one.id: one for _, one in found if one is not None}
-    added, refused = _sync(project, decisions)
+    added, hidden, refused = _sync(project, decisions, index.read_rows)
     notes: list[str] = []
+    if hidden:
+        shown = ", ".join(hidden[:SHOWN])
+        notes.append(
+            f"{FILE}: {counted(len(hidden), 'correction')} of earlier imports ({shown}) stay, as"
+            " the index lacks replies about their nodes; let LightRAG finish, and import again, or"
+            " take them back by 'graphmill corrections undo'"
+        )
     if added:
         notes.append(f"{FILE}: {counted(added, 'correction')} of edits in LightRAG")
     for decision, fact in refused:
@@ -121,18 +131,28 @@ def take_edits(project: Services, index: "LightragIndex") -> list[str]:
 
 
 def _sync(
-    project: Services, decisions: dict[str, Decision]
-) -> tuple[int, list[tuple[Decision, str]]]:
+    project: Services, decisions: dict[str, Decision], read_rows: "ReadRows"
+) -> tuple[int, list[str], list[tuple[Decision, str]]]:
     """Bring corrections.jsonl up to date with these decisions.
 
-    Return the number of those that were added, and those that contradict a line, with the fact.
+    Return the number of those that were added, the ids of lines that stay though their edit is not
+    found, and the decisions that contradict a line, with the fact.
     """
+    from pipeline.verbs.read_lightrag import BY
+
     file, record = project.root / FILE, project.root / WRITTEN
     refused: list[tuple[Decision, str]] = []
     with lock_corrections(project):
         written = set(read_json(record)["ids"]) if record.is_file() else set[str]()
         lines = [line.decision for line in read_lines(file)]
-        kept = [one for one in lines if one.id not in written or one.id in decisions]
+        unfound = {one.id: one for one in lines if one.id in written and one.id not in decisions}
+        later = set(map(_subject_of, decisions.values()))
+        hidden = {
+            id: one
+            for id, one in unfound.items()
+            if _subject_of(one) not in later and not _is_undone(one, read_rows)
+        }
+        kept = [one for one in lines if one.id not in unfound or one.id in hidden]
         present = {one.id for one in kept} | written
         new = [decision for id, decision in decisions.items() if id not in present]
         before = len(kept)
@@ -140,11 +160,29 @@ def _sync(
         added = len(kept) - before
         if kept != lines:
             write_decisions(file, kept)
-        of_refused = {decision.id for decision, _ in refused}
-        ids = sorted(set(decisions) - of_refused)
+        of_imports = {one.id for one in kept if one.id in written or one.by == BY}
+        ids = of_imports & (decisions.keys() | hidden.keys())
+        # What somebody has taken back stays so. Nobody knows which nodes it was about.
+        taken_back = written - {one.id for one in lines}
+        ids |= taken_back & decisions.keys() if read_rows.is_whole else taken_back
         if ids or written:
-            write_json(record, {"ids": ids})
-    return added, refused
+            write_json(record, {"ids": sorted(ids)})
+    return added, list(hidden), refused
+
+
+def _is_undone(decision: Decision, read_rows: "ReadRows") -> bool:
+    """Check that a person has undone an edit that the index does not show."""
+    if isinstance(decision, Rename):
+        return read_rows.has(decision.entity) or read_rows.has(decision.to)
+    if isinstance(decision, Statement):
+        return read_rows.has(decision.source, decision.target)
+    return read_rows.has(str(getattr(decision, "entity", "")))
+
+
+def _subject_of(decision: Decision) -> tuple[str, ...]:
+    """Return what a decision is about: its kind, and the names of its node or edge."""
+    fields = decision.model_dump(include={"kind", "entity", "source", "target"})
+    return tuple(f"{key}={value}" for key, value in sorted(fields.items()))
 
 
 def _add_without_conflict(

@@ -28,7 +28,15 @@ from pipeline.documents.lightrag import (
     records_of,
 )
 from pipeline.documents.lightrag import DOCUMENTS as DOCUMENTS_FILE
-from pipeline.documents.lightrag_edits import Edit, Said, count_rows_of, find_edits, fold
+from pipeline.documents.lightrag_edits import (
+    Edit,
+    ReadRows,
+    Said,
+    count_rows_of,
+    find_edits,
+    find_read_rows,
+    fold,
+)
 from pipeline.documents.metadata import content_hash
 from pipeline.documents.own_tables.graphml import read_graphml
 from pipeline.documents.records import Fault
@@ -44,6 +52,8 @@ BY = "import lightrag"
 """The name in the corrections that an import makes."""
 NO_PATH = frozenset({"", "unknown_source"})
 """Paths of documents that LightRAG was given as a text."""
+NOTHING_READ = ReadRows(frozenset(), frozenset(), is_whole=False)
+"""The rows that are read of a graph that cannot be read."""
 SHOWN = 120
 """The number of characters of a record or name that a message shows."""
 
@@ -115,8 +125,8 @@ def read_lightrag(
     documents = _read_documents(files, rejects)
     units = _read_units(files[CHUNKS], documents, tokenizer, rejects)
     extractions = _read_extractions(units, files[REPLIES], rejects)
-    edits = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
-    _tell_edits(edits or (), rejects)
+    found = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
+    _tell_edits(found[0] if found else (), rejects)
     _tell_one_name(extractions, rejects)
     _tell_other_files(folder, rejects)
     return (
@@ -295,12 +305,13 @@ class LightragIndex:
     ``documents`` has rows of DOCUMENTS; ``extractions`` is the number of records of all replies.
     ``edits`` are what people have made or edited in the graph, each with a decision, which is None
     for what no line of corrections.jsonl can express. It is None if there is no graph that can be
-    read.
+    read. ``read_rows`` says of which nodes and edges each edit is found.
     """
 
     documents: pd.DataFrame
     extractions: int
     edits: Sequence[tuple[Edit, Decision | None]] | None
+    read_rows: ReadRows
 
 
 def examine_lightrag(folder: Path) -> LightragIndex:
@@ -309,8 +320,10 @@ def examine_lightrag(folder: Path) -> LightragIndex:
     documents = _read_documents(files, rejects)
     units = _read_units(files[CHUNKS], documents, _NoTokens(), rejects)
     extractions = _read_extractions(units, files[REPLIES], rejects)
-    edits = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
-    return LightragIndex(DOCUMENTS.frame(list(documents.values())), len(extractions), edits)
+    found = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
+    edits, read_rows = found or (None, NOTHING_READ)
+    frame = DOCUMENTS.frame(list(documents.values()))
+    return LightragIndex(frame, len(extractions), edits, read_rows)
 
 
 class _NoTokens:
@@ -332,8 +345,10 @@ def _find_edits(
     units: Iterable[_Unit],
     extractions: Iterable[Row],
     rejects: _Rejects,
-) -> list[tuple[Edit, Decision | None]] | None:
-    """Return the edits of the graph and their decisions; None if no graph can be read.
+) -> tuple[list[tuple[Edit, Decision | None]], ReadRows] | None:
+    """Return the edits of the graph with their decisions, and the rows of which each edit is found.
+
+    Return None if no graph can be read.
 
     A graph that is damaged is added to the rejects, and so is the number of rows of which nobody
     knows whether they are edits.
@@ -361,7 +376,10 @@ def _find_edits(
         rejects.add(GRAPH, "", "row", "dangling", message)
     said = _said(files[REPLIES], documents, units, extractions)
     edits = find_edits(rows, said, left_out, lacking)
-    return [(edit, _decide(edit)) for edit in edits]
+    unread = left_out | lacking
+    known = files[DOCUMENTS_FILE].keys() | files[STATUS].keys()
+    is_whole = not unread and known == documents.keys()
+    return [(edit, _decide(edit)) for edit in edits], find_read_rows(rows, unread, is_whole)
 
 
 def _lacks_reply(chunk: Row, replies: Mapping[str, Row]) -> bool:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import networkx as nx
 import pytest
@@ -92,8 +93,32 @@ def test_an_index_that_lacks_most_replaces_nothing(
         with pytest.raises(DeletionError, match=fact):
             project.import_lightrag(theirs)
         assert kept(folder) == before
+        assert not (folder.root / "data" / "lightrag.partial").exists()
         project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
     assert kept(folder) != before
+
+
+def test_a_document_whose_name_is_a_folder_of_another_one_goes_alone(
+    folder: ProjectFolder, theirs: Path
+):
+    names = {"lamp.txt": "a", "harbour.txt": "a/b"}
+
+    def name_alike(rows: Any) -> None:
+        for row in rows.values():
+            row["file_path"] = names.get(row["file_path"], row["file_path"])
+
+    def delete(rows: Any) -> None:
+        rows.pop(next(id for id, row in rows.items() if row["file_path"] == "a"))
+
+    edit(theirs / DOCUMENTS, name_alike)
+    with folder.open() as project:
+        project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
+        before = project.table("documents", "lightrag").set_index("source")["text"]
+        edit(theirs / DOCUMENTS, delete)
+        project.import_lightrag(theirs)
+        after = project.table("documents", "lightrag").set_index("source")["text"]
+    assert set(before.index) - set(after.index) == {"a"}
+    assert after["a/b"] == before["a/b"]
 
 
 @pytest.mark.parametrize("damage", [os.unlink, lambda path: path.write_bytes(b"<graphml>")])
@@ -107,6 +132,140 @@ def test_corrections_stay_where_the_graph_cannot_be_read(
         report = project.import_lightrag(theirs)
     assert kept(folder)[1] == lines
     assert any("corrections of earlier imports stay" in note for note in report.notes)
+
+
+def decisions_of(folder: ProjectFolder) -> list[str]:
+    """The corrections. A statement is cited by the first document of those that name its ends."""
+    lines = map(json.loads, kept(folder)[1].splitlines())
+    return sorted(str({key: line[key] for key in line if key != "document"}) for line in lines)
+
+
+def lose_replies(theirs: Path, passage: str) -> None:
+    chunks = json.loads((theirs / CHUNKS).read_text("utf-8")).values()
+    about = [chunk for chunk in chunks if chunk["content"].startswith(passage)]
+    assert about
+    keys = {key for chunk in about for key in chunk["llm_cache_list"]}
+    edit(theirs / REPLIES, lambda rows: [rows.pop(key) for key in keys])
+
+
+def lose_all_replies(theirs: Path) -> None:
+    edit(theirs / REPLIES, lambda rows: rows.clear())
+
+
+def leave_unfinished(theirs: Path) -> None:
+    """As LightRAG does while it reads a document anew: its part of the graph is gone."""
+
+    def begin(rows: Any) -> None:
+        next(row for row in rows.values() if row["file_path"] == "json.txt")["status"] = "parsing"
+
+    edit(theirs / "kv_store_doc_status.json", begin)
+    graph: Any = nx.read_graphml(theirs / GRAPH)
+    graph.remove_nodes_from(["Book of Tides", "Ida Vale"])
+    nx.write_graphml(graph, theirs / GRAPH)
+
+
+@pytest.mark.parametrize(
+    ("damage", "number"),
+    [
+        (lambda theirs: lose_replies(theirs, "Ida Vale wrote"), 1),
+        (lambda theirs: lose_replies(theirs, "Otto Brun left"), 2),
+        (lose_all_replies, 7),
+        (leave_unfinished, 2),
+    ],
+)
+def test_corrections_stay_where_the_index_lacks_replies(
+    folder: ProjectFolder, theirs: Path, tmp_path: Path, damage: Any, number: int
+):
+    before, decided = sorted(kept(folder)[1].splitlines()), decisions_of(folder)
+    shutil.copytree(theirs, tmp_path / "whole")
+    damage(theirs)
+    with folder.open() as project:
+        report = project.import_lightrag(theirs, options=RunOptions(allow_deletes=True))
+        assert decisions_of(folder) == decided
+        noun = "correction" if number == 1 else "corrections"
+        fact = f"{number} {noun} of earlier imports"
+        assert any(fact in note and "lacks replies" in note for note in report.notes), report.notes
+        report = project.import_lightrag(tmp_path / "whole")
+        assert sorted(kept(folder)[1].splitlines()) == before
+        assert not any("lacks replies" in note for note in report.notes)
+
+
+def undo_description(theirs: Path) -> None:
+    graph: Any = nx.read_graphml(theirs / GRAPH)
+    graph.edges["Otto Brun", "Tessing"]["description"] = "He left for Tessing."
+    nx.write_graphml(graph, theirs / GRAPH)
+
+
+def test_a_correction_goes_whose_edit_was_undone_where_all_replies_are_there(
+    folder: ProjectFolder, theirs: Path
+):
+    undo_description(theirs)
+    lose_replies(theirs, "Ida Vale wrote")
+    with folder.open() as project:
+        project.import_lightrag(theirs)
+    lines = kept(folder)[1].decode()
+    assert "He left for good." not in lines
+    assert "Book of Tides" in lines
+
+
+def test_a_correction_taken_back_stays_so_after_an_index_that_lacks_replies(
+    folder: ProjectFolder, theirs: Path, tmp_path: Path
+):
+    path = folder.root / "corrections.jsonl"
+    others = [line for line in path.read_text("utf-8").splitlines() if "Book of Tides" not in line]
+    path.write_text("".join(f"{line}\n" for line in others), encoding="utf-8")
+    shutil.copytree(theirs, tmp_path / "whole")
+    lose_replies(theirs, "Ida Vale wrote")
+    with folder.open() as project:
+        project.import_lightrag(theirs)
+        project.import_lightrag(tmp_path / "whole")
+    assert sorted(path.read_text("utf-8").splitlines()) == sorted(others)
+
+
+def test_a_line_of_a_person_stays_when_an_edit_like_it_is_undone(tmp_path: Path, theirs: Path):
+    folder = new_project(tmp_path / "p", NO_STORE, {})
+    ends = {"source": "Otto Brun", "target": "Tessing"}
+    line = {"kind": "describe_statement", "by": "ann", **ends, "description": "He left for good."}
+    path = folder.root / "corrections.jsonl"
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    with folder.open() as project:
+        take_edits(project, examine_lightrag(theirs))
+        assert len(read_lines(path)) == 7
+        undo_description(theirs)
+        take_edits(project, examine_lightrag(theirs))
+    assert json.dumps(line) in path.read_text("utf-8").splitlines()
+
+
+def cut_off(folder: Path) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_an_import_that_is_cut_off_leaves_no_second_copy(tmp_path: Path, has_copy: bool):
+    copy = tmp_path / "data" / "lightrag"
+    if has_copy:
+        shutil.copytree(INDEX, copy)
+    with pytest.raises(KeyboardInterrupt):
+        copy_index(INDEX, copy, cut_off)
+    assert [path.name for path in copy.parent.iterdir()] == ["lightrag"] * has_copy
+
+
+def test_an_import_that_is_cut_off_between_two_names_keeps_the_copy(tmp_path: Path):
+    copy = Path(shutil.copytree(INDEX, tmp_path / "lightrag"))
+    before = lightrag_digest(copy)
+    rename, names = Path.rename, list[str]()
+
+    def renamed(path: Path, target: Path) -> Path:
+        names.append(path.name)
+        if path.name == "new":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with patch.object(Path, "rename", renamed), pytest.raises(KeyboardInterrupt):
+        copy_index(INDEX, copy, lambda folder: None)
+    assert names == ["lightrag", "new", "before"]
+    assert lightrag_digest(copy) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["lightrag"]
 
 
 def test_the_only_copy_outlives_a_kill_between_two_names(folder: ProjectFolder):
