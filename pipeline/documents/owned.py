@@ -103,6 +103,35 @@ class OwnFolder:
             " give it another name, or change input.file_pattern"
         )
 
+    def _taken(self, id: str) -> str:
+        """Return why a document of this id would overwrite another one, or ""."""
+        other = self._other_spelling(id)
+        if not other:
+            return ""
+        return (
+            f"'{id}' would overwrite '{other}': the file system of {self.path} takes upper case"
+            " for lower case; give it another id"
+        )
+
+    def _other_spelling(self, id: str) -> str:
+        """Return the id of another document whose file the file system takes for that of this id,
+        or "".
+
+        Some file systems, such as those of macOS, tell no upper case from lower case in names.
+        """
+        path, swapped = self.path / id, self.path / id.swapcase()
+        try:
+            is_one_file = path.name != swapped.name and path.samefile(swapped)
+        except FileNotFoundError:
+            return ""
+        if not is_one_file:
+            return ""
+        # The names of the folder are read on such a file system alone.
+        names = os.listdir(self.path)
+        if id in names:
+            return ""
+        return next((name for name in names if name.casefold() == id.casefold()), "")
+
     def id_of(self, given: str) -> str:
         """Return the name of the file for an id.
 
@@ -137,7 +166,7 @@ class OwnFolder:
             raise UsageError(
                 f"id: '{name}' names a file of another kind; leave the suffix out, or upload a file"
             )
-        if fact := self.unread(name):
+        if fact := self.unread(name) or self._taken(name):
             raise UsageError(f"id: {fact}")
         if not fields:
             if split_front_matter(body)[0]:
@@ -165,7 +194,7 @@ class OwnFolder:
         if given.lower() in LISTS_OF_EXPORT:
             # With both lists, all files of the folder would be read as channels of Slack.
             raise UsageError(f"file '{given}': a name of a Slack export's list; give it another")
-        if fact := self.unread(given):
+        if fact := self.unread(given) or self._taken(given):
             raise UsageError(f"file: {fact}")
         return OwnDocument(given, content)
 
@@ -189,7 +218,10 @@ class OwnFolder:
 
     def remove(self, id: str) -> bool:
         """Delete a document; return whether there was one."""
-        path = self.path / self.id_of(id)
+        name = self.id_of(id)
+        if self._other_spelling(name):
+            return False
+        path = self.path / name
         # Another request may delete it at the same time.
         try:
             path.unlink()
@@ -204,7 +236,8 @@ class OwnFolder:
 
     def find(self, id: str) -> Kept | None:
         """Return one document, or None if there is none of this id."""
-        return _kept(self.path / self.id_of(id))
+        name = self.id_of(id)
+        return None if self._other_spelling(name) else _kept(self.path / name)
 
     def _files(self) -> Iterator[Kept]:
         if not self.path.is_dir():

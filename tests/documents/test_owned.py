@@ -87,6 +87,38 @@ def test_different_texts_of_one_id_are_refused(folder: OwnFolder):
             refuse_twice([one, folder.text("Another text.", id)])
 
 
+@pytest.fixture
+def folding(folder: OwnFolder, monkeypatch: pytest.MonkeyPatch) -> OwnFolder:
+    """A folder with the document quay.md, on a file system that tells no upper case from lower."""
+    folder.write(folder.text("The quay.", "quay"))
+    written = folder.path / "quay.md"
+    listed = os.listdir(folder.path)
+    for spelling in ("Quay.md", "qUAY.MD", "QUAY.MD"):
+        # A second name of one file stands for a second spelling of its name.
+        os.link(written, folder.path / spelling)
+    monkeypatch.setattr(os, "listdir", lambda path: listed)
+    return folder
+
+
+def test_a_document_is_not_overwritten_by_one_whose_id_differs_in_case_alone(folding: OwnFolder):
+    with pytest.raises(UsageError, match=r"^id: 'Quay\.md' would overwrite 'quay\.md': .* id$"):
+        folding.text("Another quay.", "Quay")
+    with pytest.raises(UsageError, match=r"^file: 'Quay\.md' would overwrite 'quay\.md'"):
+        folding.file("Quay.md", b"Another quay.")
+    assert folding.find("Quay") is None
+    assert not folding.remove("Quay")
+    assert folding.find("quay")
+    assert folding.write(folding.text("The quay, edited.", "quay"))
+
+
+def test_ids_that_differ_in_case_alone_are_two_documents_where_the_file_system_tells_them_apart(
+    folder: OwnFolder,
+):
+    for id in ("quay", "Quay"):
+        folder.write(folder.text(f"The text of {id}.", id))
+    assert [one.id for one in folder.kept()] == ["Quay.md", "quay.md"]
+
+
 def test_a_document_that_no_run_would_read_is_refused(folder: OwnFolder):
     folder = replace(folder, find_pattern=lambda: "**/*.md")
     assert folder.text("A text.", "note").id == "note.md"
