@@ -71,6 +71,14 @@ AllowDeletes = Annotated[
         "--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio."
     ),
 ]
+AllowDeletesOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-deletes-of",
+        metavar="INPUT",
+        help="Go on however many documents of this input are gone; '.' is the input folder.",
+    ),
+]
 MemoryProfile = Annotated[
     bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")
 ]
@@ -288,7 +296,8 @@ def index(
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None,
     skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
-    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    allow_deletes: AllowDeletes = False, allow_deletes_of: AllowDeletesOf = None,
+    memory_profile: MemoryProfile = False,
     reconvert: Reconvert = False,
     page: Page = None,
 ) -> None:  # fmt: skip
@@ -297,7 +306,13 @@ def index(
 
     selection = _selection(start, only, skip, force)
     options = RunOptions(
-        selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert
+        selection,
+        max_cost,
+        max_tokens,
+        allow_deletes,
+        memory_profile,
+        reconvert=reconvert,
+        allow_deletes_of=tuple(allow_deletes_of or ()),
     )
 
     def index_documents(project: "Project", progress: Progress) -> RunReport:
@@ -332,7 +347,8 @@ def run(
     as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None,
     skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
-    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    allow_deletes: AllowDeletes = False, allow_deletes_of: AllowDeletesOf = None,
+    memory_profile: MemoryProfile = False,
     reconvert: Reconvert = False, replace: Replace = False, re_embed: ReEmbed = False,
     take_over: TakeOver = None,
     yes: Yes = False, page: Page = None,
@@ -351,6 +367,7 @@ def run(
         replace=replace,
         re_embed=re_embed,
         take_over=owners,
+        allow_deletes_of=tuple(allow_deletes_of or ()),
     )
 
     def run_workflow(project: "Project", progress: Progress) -> RunReport:
@@ -369,7 +386,8 @@ def retry(
     only_plan: Annotated[bool, typer.Option("--plan",
         help="Only say what would be asked, and its cost.")] = False,
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,
-    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    allow_deletes: AllowDeletes = False, allow_deletes_of: AllowDeletesOf = None,
+    memory_profile: MemoryProfile = False,
     replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None,
     yes: Yes = False,
     page: Page = None,
@@ -393,6 +411,7 @@ def retry(
         replace=replace,
         re_embed=re_embed,
         take_over=owners,
+        allow_deletes_of=tuple(allow_deletes_of or ()),
     )
 
     def retry_lost_rows(project: "Project", progress: Progress) -> RunReport:

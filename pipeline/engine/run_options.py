@@ -65,7 +65,8 @@ class RunOptions:
     """The options of a run.
 
     ``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5.
-    ``allow_deletes`` lifts ``max_delete_ratio``. ``memory_profile`` records each step's peak.
+    ``allow_deletes`` lifts ``max_delete_ratio``, ``allow_deletes_of`` does so for the documents of
+    these inputs alone; "." is the input folder. ``memory_profile`` records each step's peak.
     ``again``: rows to be asked for once more; ``unended``: those of them whose good replies without
     an end mark are asked for again too. ``manifest``: the run whose tables are loaded, by default
     the newest. ``reconvert``: files are converted again that have a conversion. ``without_calls``:
@@ -87,3 +88,4 @@ class RunOptions:
     replace: bool = False
     re_embed: bool = False
     take_over: tuple[str, ...] = ()
+    allow_deletes_of: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ docs/incremental.md.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +32,11 @@ from pipeline.engine.documents.deletions import (
     find_documents_before,
     refuse_deletions,
 )
+from pipeline.engine.documents.input_deletions import (
+    InputLimits,
+    find_limits,
+    refuse_input_deletions,
+)
 from pipeline.engine.documents.kept_documents import (
     find_last_documents,
     find_last_record,
@@ -40,7 +45,6 @@ from pipeline.engine.documents.kept_documents import (
 from pipeline.engine.documents.row_deletions import (
     GUARDED,
     refuse_imported_deletions,
-    refuse_input_deletions,
     refuse_row_deletions,
 )
 from pipeline.engine.extraction_check import refuse_all_empty
@@ -188,6 +192,7 @@ class Runner:
     - ``reconvert``: convert all files again.
     - ``watch_memory``: report the largest memory that each step took.
     - ``max_delete_ratio``: the share of the last run's documents that may be gone; None for any.
+    - ``allow_deletes_of``: the inputs whose documents may be gone in any number.
     - ``before_calls``: is called when models of an endpoint will be needed; an error ends the run.
     - ``workers``: other processes that recompute buckets of a step; None for this process alone.
     - ``task_rows``: the number of rows from which on a step is divided into buckets
@@ -217,6 +222,7 @@ class Runner:
     reconvert: bool = False
     watch_memory: bool = False
     max_delete_ratio: float | None = None
+    allow_deletes_of: Collection[str] = ()
     before_calls: Callable[[], None] | None = None
     workers: Workers | None = None
     task_rows: int | None = None
@@ -249,6 +255,8 @@ class Runner:
         self.selection.check(workflow)
         last_manifest = self.snapshots.manifest(workflow.name)
         documents_before = find_documents_before(workflow, self.snapshots)
+        limits = find_limits(workflow, self.allow_deletes_of)
+        limits.refuse_unknown(self.snapshots, documents_before)
         planner = Planner(
             workflow,
             self.resources,
@@ -261,7 +269,7 @@ class Runner:
         models = [] if self.run_without_calls else self._preflight(planner.all())
         try:
             return self._run_steps(
-                workflow, run_id, loaded_rejects, planner, last_manifest, documents_before
+                workflow, run_id, loaded_rejects, planner, last_manifest, documents_before, limits
             )
         finally:
             notes = [model.note() for model in models if isinstance(model, ServedModel)]
@@ -275,10 +283,12 @@ class Runner:
         planner: Planner,
         last_manifest: Manifest,
         documents_before: Snapshot | None,
+        limits: InputLimits,
     ) -> IndexResult:
         """Run or reuse each step and publish the manifest.
 
-        ``documents_before``: the documents of the last run.
+        ``documents_before``: the documents of the last run; ``limits``: how many of them each
+        input may lose.
         """
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
@@ -305,11 +315,11 @@ class Runner:
                 worst_unread_ratio = max(worst_unread_ratio, unread_ratio(step, record, rejects))
             self.reports.append(_complete_report(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
-            self._guard_deletions(workflow.name, step, record, rejects, last_manifest)
+            self._guard_deletions(workflow.name, step, record, rejects, last_manifest, limits)
             writes_documents = step.outputs.get(DOCUMENTS) == DOCUMENTS
             if writes_documents:
                 documents = tables[DOCUMENTS]
-                self._guard_all_documents(workflow.name, documents_before, documents)
+                self._guard_all_documents(workflow.name, documents_before, documents, limits)
                 self.documents = self._count_documents(documents_before, documents)
         self.notes += note_trades(workflow, pd.concat(rejects_of_steps))
         tables[REJECTS] = self._write_rejects(rejects_of_steps)
@@ -325,6 +335,7 @@ class Runner:
         record: StepRecord,
         rejects: pd.DataFrame,
         last_manifest: Manifest,
+        limits: InputLimits,
     ) -> None:
         """Raise DeletionError if too much is gone of one part of what a source gave last time.
 
@@ -345,12 +356,11 @@ class Runner:
             )
         if verb == LOADER:
             # The documents of one input: it may be a database that is just filled anew.
-            inputs = [source.name for source in getattr(step.params, "inputs", ())]
             refuse_input_deletions(
                 self.snapshots,
                 find_last_documents(step, last_manifest.steps, self.snapshots),
                 record.outputs[DOCUMENTS],
-                inputs,
+                limits,
                 self.max_delete_ratio,
             )
         if verb in GUARDED:
@@ -368,12 +378,17 @@ class Runner:
                     last_manifest.tables.get(table),
                     tables[table],
                     self.max_delete_ratio,
+                    limits.apart,
                 )
 
-    def _guard_all_documents(self, workflow: str, before: Snapshot | None, after: Snapshot) -> None:
+    def _guard_all_documents(
+        self, workflow: str, before: Snapshot | None, after: Snapshot, limits: InputLimits
+    ) -> None:
         """Raise DeletionError if too many of all documents of the last run are gone."""
         if self.max_delete_ratio is not None:
-            refuse_deletions(self.snapshots, workflow, before, after, self.max_delete_ratio)
+            refuse_deletions(
+                self.snapshots, workflow, before, after, self.max_delete_ratio, limits.apart
+            )
 
     def _count_documents(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
         """Return the number of documents that are new, edited and gone, and of all.

@@ -218,7 +218,9 @@ class Services:
                 from pipeline.documents.database_rows import placed_url
 
                 url = placed_url(url, self.root)
-            placed.append({**source.model_dump(), "query": source.query, "url": url})
+            # These are in no fingerprint, so a dump leaves them out.
+            left_out = {"query": source.query, "max_deleted": source.max_deleted}
+            placed.append({**source.model_dump(), **left_out, "url": url})
         return placed
 
     def keys_of_inputs(self) -> dict[str, str]:

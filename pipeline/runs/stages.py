@@ -468,6 +468,7 @@ def _runner(
         unended=options.unended,
         reconvert=options.reconvert,
         watch_memory=options.memory_profile,
+        allow_deletes_of=options.allow_deletes_of,
         max_delete_ratio=None if options.allow_deletes else project.settings.max_delete_ratio,
         before_calls=before_calls,
         workers=workers,

@@ -35,7 +35,8 @@ class Input(BaseModel):
     ``columns`` and ``title_order`` stand in place of those of the section ``input``. ``ref`` is a
     branch, tag or commit of a repository. ``query`` gives the rows of a database: ``id``,
     ``title`` and ``text`` name columns, ``metadata`` those that are kept (all others if empty), and
-    ``changed`` one whose value changes with the row.
+    ``changed`` one whose value changes with the row. ``max_deleted`` is the share of its documents
+    that may be gone in a run, in place of ``max_delete_ratio``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,6 +55,7 @@ class Input(BaseModel):
     text: str = "text"
     metadata: tuple[str, ...] = ()
     changed: str = ""
+    max_deleted: float | None = Field(default=None, ge=0, le=1, exclude=True)
 
     @property
     def prefix(self) -> str:

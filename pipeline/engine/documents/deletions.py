@@ -1,6 +1,7 @@
 """Comparison of documents with those of the last run, and the guard against deleting too many of
 them."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,27 @@ _NAMED = 3
 ARCHIVE = ".zip"
 """The suffix of files that have others in them."""
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
+LEAST_ROWS = 20
+"""The rows that a table, or an input, must have had: of a shorter one, a person may take away most
+by hand."""
+FOLDER = "."
+"""The name of the input folder among the inputs."""
+_INPUT = re.compile("@([a-z0-9_-]+)/")
+"""The beginning of the sources of documents of an input beside the input folder."""
+
+
+def input_of(source: str) -> str:
+    """Return the name of the input of a document."""
+    found = _INPUT.match(source)
+    return found[1] if found else FOLDER
+
+
+def advise_on_inputs(inputs: Collection[str]) -> str:
+    """Return what to do where the documents that are gone are of these inputs."""
+    if len(inputs) != 1:
+        return ON_PURPOSE
+    [name] = inputs
+    return f"run again with --allow-deletes-of {name} if this is meant"
 
 
 def find_documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
@@ -72,10 +94,12 @@ def refuse_deletions(
     before: Snapshot | None,
     after: Snapshot,
     max_ratio: float,
+    apart: Collection[str] = (),
 ) -> None:
     """Raise DeletionError if more than ``max_ratio`` of the documents of ``before`` are gone.
 
-    If ``before`` cannot be read, an earlier table of documents is compared, or else the numbers of
+    ``apart``: inputs whose documents are not counted, since they have a limit of their own. If
+    ``before`` cannot be read, an earlier table of documents is compared, or else the numbers of
     documents.
     """
     if before == after:
@@ -89,10 +113,14 @@ def refuse_deletions(
             known = table
             break
     if known is not None:
-        if known.rows > 0 and len(_ids_gone(store, known, after)) <= max_ratio * known.rows:
+        # The number of rows does not tell how many documents are of the inputs apart.
+        surely_allowed = 0 if apart else max_ratio * known.rows
+        if known.rows > 0 and len(_ids_gone(store, known, after)) <= surely_allowed:
             return
         # Some of these ids may be renamed documents, which only their contents tell.
-        check_deletions(identities(store, known), identities(store, after), max_ratio)
+        then, now = identities(store, known), identities(store, after)
+        is_counted = [input_of(source) not in apart for source in then["source"]]
+        check_deletions(then.loc[is_counted], now, max_ratio)
     elif before is not None:
         gone = before.rows - after.rows
         if gone > max_ratio * before.rows:
@@ -151,15 +179,19 @@ def find_gone(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_deletions(
-    before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE
+    before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ""
 ) -> None:
     """Raise DeletionError if more than ``max_ratio`` of the documents of ``before`` are gone.
 
-    Both tables have the columns ``id``, ``source`` and ``content_hash``.
+    Without a ``next_action`` the message names the option that lets them go. Both tables have the
+    columns ``id``, ``source`` and ``content_hash``.
     """
     sources_gone = sorted(find_gone(before, after)["source"])
     if len(sources_gone) <= max_ratio * len(before):
         return
+    inputs = set(map(input_of, sources_gone))
+    # In a project with one input, the option needs no name.
+    next_action = next_action or advise_on_inputs(() if FOLDER in inputs else inputs)
     examples = sources_gone[:_NAMED]
     if len(sources_gone) > _NAMED:
         examples.append("...")

@@ -2,14 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from pipeline.contract.cells import as_frame
 from pipeline.engine.documents.deletions import (
-    COLUMNS,
     DOCUMENTS,
+    LEAST_ROWS,
     ON_PURPOSE,
     check_deletions,
     find_gone,
@@ -24,14 +23,10 @@ from pipeline.engine.workflow import (
 from pipeline.errors import DeletionError
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
-LEAST_ROWS = 20
-"""The rows that a table must have had: of a shorter one, a person may take away most by hand."""
 PLACE = "(?s)[#:].*"
 """The characters behind the name of a file, in the source of a row and in the id of a reject.
 Python and Arrow read this pattern alike."""
 
-_INPUT = re.compile("@([a-z0-9_-]+)/")
-"""The beginning of the sources of documents of an input beside the input folder."""
 IMPORTED_FILES = {
     "imported_communities": "communities.parquet",
     "imported_reports": "community_reports.parquet",
@@ -80,47 +75,6 @@ def refuse_row_deletions(
             )
 
 
-def refuse_input_deletions(
-    store: SnapshotStore,
-    before: Snapshot | None,
-    after: Snapshot,
-    inputs: Collection[str],
-    max_ratio: float,
-) -> None:
-    """Raise DeletionError if one of several inputs lacks more than ``max_ratio`` of its documents.
-
-    ``before``, ``after``: the documents that the step load_documents wrote in the last run and now;
-    ``inputs``: the names of the inputs beside the input folder. A table that is filled anew just
-    now, or a folder that was emptied, may have few of all documents. An input that is taken out of
-    the settings is gone on purpose, and the guard for all documents alone covers it.
-    """
-    if before is None or before == after or not inputs:
-        return
-    changed, new = map(as_frame, store.tables.difference(before, after, COLUMNS))
-    gone = changed[~changed["id"].isin(new["id"])]
-    most_gone = max(Counter(_inputs_of(gone["source"])).values(), default=0)
-    if most_gone <= max_ratio * LEAST_ROWS:
-        return
-    gone = find_gone(gone, identities(store, after))
-    documents_then = Counter(_inputs_of(identities(store, before)["source"]))
-    documents_gone = Counter(_inputs_of(gone["source"]))
-    for input, count in documents_gone.items():
-        documents = documents_then[input]
-        is_judged = documents >= LEAST_ROWS and (not input or input in inputs)
-        if is_judged and count > max_ratio * documents:
-            named = f"input '{input}'" if input else "the input folder"
-            raise DeletionError(
-                f"{named}: {count} of its {documents} documents are gone, more than"
-                f" max_delete_ratio {max_ratio:g}; is it whole? {ON_PURPOSE}"
-            )
-
-
-def _inputs_of(sources: Iterable[str]) -> list[str]:
-    """Return the name of the input of each document, "" for the input folder."""
-    found = [_INPUT.match(source) for source in sources]
-    return [match[1] if match else "" for match in found]
-
-
 def refuse_imported_deletions(
     verb: str, before: StepRecord | None, after: Mapping[str, int], max_ratio: float
 ) -> None:
@@ -162,7 +116,7 @@ def refuse_index_deletions(
     """
     before = previous.tables.get(IMPORTED_DOCUMENTS) or previous.tables.get(DOCUMENTS)
     if before is not None and store.tables.exists(before):
-        check_deletions(identities(store, before), documents, max_ratio)
+        check_deletions(identities(store, before), documents, max_ratio, ON_PURPOSE)
     records = previous.steps.values()
     read = (one for one in records if one.components.get("verb") == READ_LIGHTRAG)
     rows = {"extractions": extractions}
