@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
@@ -41,7 +41,12 @@ LONGEST_VALUE = 100
 MARK = "[ref:{}]"
 """The citation of a text unit in an answer; no other text is written so by chance."""
 ROW = "{}"
-"""The number of a record if records of several kinds are cited; see ``DataCitations``."""
+"""The format of a citation where records of several kinds are cited by their numbers; see
+``DataCitations``."""
+TOTAL = "max_total_tokens"
+"""The option of a request that limits all sections together."""
+ENTITY_OPTION, RELATIONSHIP_OPTION = "max_entity_tokens", "max_relation_tokens"
+"""The options that limit these two sections."""
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
 
@@ -50,7 +55,8 @@ SOURCE_HEADER = ["id", "content"]
 class Numbers:
     """Numbers of the records that a query shows: from 1 for each kind, in order of appearance.
 
-    A record keeps its number in everything that the query shows. ``given``: kind -> id -> number.
+    A record keeps its number in everything that is shown with the same `Numbers`. ``given``: kind
+    -> id -> number.
     """
 
     given: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -67,15 +73,19 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Table(Generic[Row]):
-    """A section of the context: the records shown, their CSV and its tokens.
+    """A section of the context: the records shown, and their CSV.
 
-    ``dropped``: the number of records that the budget had no room for.
+    - ``tokens``: what the section takes of the prompt, with its frame. For text units it includes
+      the list of references.
+    - ``dropped``: the number of records that the budget had no room for.
+    - ``limit``: the option of the request to raise if more records should be shown.
     """
 
     records: Sequence[Row]
     csv: str
     tokens: int
     dropped: int
+    limit: str = TOTAL
 
 
 NO_TABLE: Table[Any] = Table((), "", 0, 0)
@@ -87,7 +97,8 @@ class Reference:
 
     ``id``: the number by which an answer cites it. ``start`` and ``end``: its place in the
     document, in characters. ``reports``: numbers of the reports that it is a source of. ``date``:
-    that of the document, as in `Passage`. ``heading``: the headings above it.
+    that of the document, as in `Passage`. ``heading``: the headings above it. ``about``: title,
+    metadata and newer version of the document, as the list of references shows them.
     """
 
     id: int
@@ -166,15 +177,16 @@ def _describe_document(
     parts: list[str] = []
     for name, text in shown.items():
         if text.strip():
-            parts.append(f" | {name}: {_as_value(text)}")
+            parts.append(f" | {name}: {_write_value(text)}")
     if newer:
         parts.append(f" | older version of {mark.format(newer[0].number)}")
     return "".join(parts)
 
 
-def _as_value(text: str) -> str:
-    """Return a value so that it cannot look like the field behind it."""
-    line = _as_line(text[:LONGEST_VALUE])
+def _write_value(text: str) -> str:
+    """Return a value so that it cannot look like the field that follows."""
+    line = _write_line(text[:LONGEST_VALUE])
+    # A value may begin or end with a bar, next to the space of the list: no bar is kept.
     return line.replace("|", "/")
 
 
@@ -183,6 +195,7 @@ def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:
     pages = (metadata or {}).get(PAGES)
     if not _are_page_starts(pages):
         return None
+    # No page begins before a start below 0, which stands for an unknown place.
     return bisect_right(pages, start) or None
 
 
@@ -199,6 +212,7 @@ def _are_page_starts(value: Any) -> TypeGuard[list[int]]:
     """Return whether the value is a list of page starts, not a user's own field of this name."""
     if not isinstance(value, list) or not value or value[0] != 0:
         return False
+    # Not `isinstance`, for which true and false are numbers too.
     return all(type(place) is int for place in value)
 
 
@@ -209,8 +223,8 @@ class Context:
     ``windows``: the text that each call is shown, if several calls see a share each. ``mark``: the
     format of the citation of a text unit. ``facts``: the relationships of the table, and those that
     it leaves out because a text unit shown says the same, in the order of the search.
-    ``statements``: those of these relationships, for the data of a question. The model is not shown
-    them. ``attributes``: the values of the entities' properties.
+    ``statements``: the statements behind ``facts``, which the caller adds. They are returned with
+    the answer and not shown to the model. ``attributes``: the values of the entities' properties.
     """
 
     entities: Table[Entity]
@@ -263,26 +277,35 @@ def build_context(
     ``chunks``: text units in their order. ``overhead``: tokens of the prompt without its context.
 
     Text units get at least half of the budget, or all they need if they have priority
-    (``prefers_sources``). Entities and relationships share the rest in proportion to their limits;
-    in mode ``global`` relationships come first. What a section does not use goes to the next,
-    finally to the text units. A relationship that only repeats a text unit shown is left out.
+    (``prefers_sources``). Of the rest, entities get a share in proportion to their limit, and
+    relationships what they leave; in mode ``global`` it is the other way round. What a section does
+    not use goes to the next, finally to the text units. A relationship that only repeats a text
+    unit shown is left out.
     """
     chunks = Numbers().number_records("sources", chunks)
     references = build_references(chunks, request.metadata_fields)
-    left = count_room(request, overhead)
-    budget = left if prefers_sources(request) else left // 2
-    sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
-    links = drop_repeated_descriptions(evidence.relationships)
-    fresh = drop_repeated_facts(links, sources.records)
-    evidence = replace(evidence, relationships=fresh)
+    context_tokens = count_context_tokens(request, overhead)
+    source_budget = context_tokens if prefers_sources(request) else context_tokens // 2
+    sources, shown_references = cut_sources(chunks, references, source_budget, tokenizer)
+    # Two kinds of repetition are left out: first of another relationship, then of a text unit.
+    candidates = drop_repeated_descriptions(evidence.relationships)
+    fresh = drop_repeated_facts(candidates, sources.records)
+    # A text unit that is shown only after the second cut is named, not cited, by a property: a
+    # citation more could take the room that the text unit was given.
     marks = {entry.chunk_id: MARK.format(entry.id) for entry in shown_references}
-    room = left - sources.tokens
-    entities, relationships = _graph_tables(request, evidence, marks, room, tokenizer)
+    graph_tokens = context_tokens - sources.tokens
+    shown_first = replace(evidence, relationships=fresh)
+    entities, relationships = _cut_graph(request, shown_first, marks, graph_tokens, tokenizer)
     if sources.dropped:
-        budget = left - entities.tokens - relationships.tokens
-        sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
-    repeated = find_repeated(request, links, fresh, tokenizer)
-    facts = with_repeated_facts(links, repeated, relationships.records)
+        remaining_budget = context_tokens - entities.tokens - relationships.tokens
+        sources, shown_references = cut_sources(chunks, references, remaining_budget, tokenizer)
+        # The text units that were added may say what a relationship of the table says.
+        fresh = drop_repeated_facts(candidates, sources.records)
+        if lacks_any(relationships.records, fresh):
+            room = Room(relationships.tokens, relationships.limit)
+            relationships = _cut_relationships(request, fresh, room, tokenizer)
+    repeated = find_repeated(request, candidates, fresh, tokenizer)
+    facts = with_repeated_facts(candidates, repeated, relationships.records)
     return Context(
         entities,
         relationships,
@@ -295,21 +318,28 @@ def build_context(
 
 def find_repeated(
     request: QueryRequest,
-    links: Sequence[Relationship],
+    candidates: Sequence[Relationship],
     fresh: Sequence[Relationship],
     tokenizer: Tokenizer,
 ) -> list[Relationship]:
-    """Return the relationships that are not ``fresh``, because a text unit shown says the same.
+    """Return the candidates that are not ``fresh``, because a text unit shown says the same.
 
-    They are cut to the limit of relationships, as if the model were shown all ``links``.
+    They are cut to the limit of relationships, as if the model were shown all candidates with their
+    numbers.
     """
     fresh_ids = {link.id for link in fresh}
-    if len(fresh_ids) == len(links):
+    if len(fresh_ids) == len(candidates):
         return []
-    rows = (build_relationship_row(number, link) for number, link in enumerate(links, 1))
+    rows = (build_relationship_row(number, link) for number, link in enumerate(candidates, 1))
     limit = request.max_relation_tokens
-    within = cut(links, rows, RELATIONSHIP_HEADER, limit, tokenizer).records
+    within = cut_rows(candidates, rows, RELATIONSHIP_HEADER, limit, tokenizer).records
     return [link for link in within if link.id not in fresh_ids]
+
+
+def lacks_any(shown: Sequence[Relationship], fresh: Sequence[Relationship]) -> bool:
+    """Return whether ``fresh`` lacks a relationship that is shown."""
+    fresh_ids = {link.id for link in fresh}
+    return any(link.id not in fresh_ids for link in shown)
 
 
 def prefers_sources(request: QueryRequest) -> bool:
@@ -317,49 +347,82 @@ def prefers_sources(request: QueryRequest) -> bool:
     return request.mode in ("naive", "graph") or request.max_total_tokens <= SMALL_PROMPT
 
 
-def count_room(request: QueryRequest, overhead: int) -> int:
+def count_context_tokens(request: QueryRequest, overhead: int) -> int:
     """Return the tokens that a prompt leaves for its context."""
     return max(request.max_total_tokens - overhead - RESERVE, 0)
 
 
-def _graph_tables(
-    request: QueryRequest, evidence: Evidence, marks: Marks, left: int, tokenizer: Tokenizer
+class Room(NamedTuple):
+    """The tokens that a section may take, and the option of the request to raise for more."""
+
+    tokens: int
+    limit: str
+
+
+def limit_room(request: QueryRequest, option: str, tokens: int) -> Room:
+    """Return the room of a section: ``tokens``, unless the value of its own option is smaller."""
+    own_limit = getattr(request, option)
+    return Room(own_limit, option) if own_limit <= tokens else Room(tokens, TOTAL)
+
+
+def _cut_graph(
+    request: QueryRequest, evidence: Evidence, marks: Marks, tokens: int, tokenizer: Tokenizer
 ) -> tuple[Table[Entity], Table[Relationship]]:
-    """Return the tables of entities and of relationships within ``left`` tokens together.
+    """Return the tables of entities and of relationships within so many tokens together.
 
     The first table gets its proportional share, the second one everything that remains; both stay
     within the limits of the request. ``marks``: the citations of text units that are shown.
     """
-    entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
-    caps = entity_cap + relation_cap
-    links = evidence.relationships
-    # Without number_rows, the first column, the number, is left out.
-    first = 0 if request.number_rows else 1
+    both_limits = request.max_entity_tokens + request.max_relation_tokens
 
-    def entity_table(budget: int) -> Table[Entity]:
-        numbered = enumerate(evidence.entities, 1)
-        rows = build_entity_rows(numbered, evidence.attributes, marks)
-        header = entity_header(evidence.attributes)[first:]
-        shown = (row[first:] for row in rows)
-        return cut(evidence.entities, shown, header, budget, tokenizer)
+    def cut_entities(share: int) -> Table[Entity]:
+        room = limit_room(request, ENTITY_OPTION, share)
+        return _cut_entities(request, evidence, marks, room, tokenizer)
 
-    def relationship_table(budget: int) -> Table[Relationship]:
-        rows = (
-            build_relationship_row(number, link)[first:] for number, link in enumerate(links, 1)
-        )
-        return cut(links, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
+    def cut_relationships(share: int) -> Table[Relationship]:
+        room = limit_room(request, RELATIONSHIP_OPTION, share)
+        return _cut_relationships(request, evidence.relationships, room, tokenizer)
 
     if request.mode == "global":
-        relationships = relationship_table(min(relation_cap, left * relation_cap // caps))
-        entities = entity_table(min(entity_cap, left - relationships.tokens))
+        relationships = cut_relationships(tokens * request.max_relation_tokens // both_limits)
+        entities = cut_entities(tokens - relationships.tokens)
     else:
-        entities = entity_table(min(entity_cap, left * entity_cap // caps))
-        relationships = relationship_table(min(relation_cap, left - entities.tokens))
+        entities = cut_entities(tokens * request.max_entity_tokens // both_limits)
+        relationships = cut_relationships(tokens - entities.tokens)
     return entities, relationships
 
 
+def _cut_entities(
+    request: QueryRequest, evidence: Evidence, marks: Marks, room: Room, tokenizer: Tokenizer
+) -> Table[Entity]:
+    """Return the table of entities that the room holds."""
+    first = _first_column(request)
+    numbered = enumerate(evidence.entities, 1)
+    rows = build_entity_rows(numbered, evidence.attributes, marks)
+    shown = (row[first:] for row in rows)
+    header = entity_header(evidence.attributes)[first:]
+    table = cut_rows(evidence.entities, shown, header, room.tokens, tokenizer)
+    return replace(table, limit=room.limit)
+
+
+def _cut_relationships(
+    request: QueryRequest, links: Sequence[Relationship], room: Room, tokenizer: Tokenizer
+) -> Table[Relationship]:
+    """Return the table of relationships that the room holds."""
+    first = _first_column(request)
+    rows = (build_relationship_row(number, link)[first:] for number, link in enumerate(links, 1))
+    header = RELATIONSHIP_HEADER[first:]
+    table = cut_rows(links, rows, header, room.tokens, tokenizer)
+    return replace(table, limit=room.limit)
+
+
+def _first_column(request: QueryRequest) -> int:
+    """Return the position of the first column shown: 1, after the number, without number_rows."""
+    return 0 if request.number_rows else 1
+
+
 def note_dropped_sections(context: Context, request: QueryRequest) -> tuple[str, ...]:
-    """Return a note on the sections whose records found no room at all."""
+    """Return a note for each limit that left no room at all for the records of a section."""
     sections = {
         "reports": context.reports,
         "entities": context.entities,
@@ -367,14 +430,15 @@ def note_dropped_sections(context: Context, request: QueryRequest) -> tuple[str,
         "claims": context.claims,
         "text units": context.chunks,
     }
-    without = [name for name, table in sections.items() if table.dropped and not table.records]
-    if not without:
-        return ()
-    note = (
-        f"no room for any {' or '.join(without)} in max_total_tokens"
-        f" ({request.max_total_tokens:,}); raise it"
-    )
-    return (note,)
+    sections_of_limit: dict[str, list[str]] = {}
+    for name, table in sections.items():
+        if table.dropped and not table.records:
+            sections_of_limit.setdefault(table.limit, []).append(name)
+    notes: list[str] = []
+    for limit, names in sections_of_limit.items():
+        value = getattr(request, limit)
+        notes.append(f"no room for any {' or '.join(names)} in {limit} ({value:,}); raise it")
+    return tuple(notes)
 
 
 def drop_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationship]:
@@ -388,6 +452,7 @@ def drop_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationsh
     for link in links:
         if link.description not in seen:
             kept.append(link)
+        # An empty description repeats nothing.
         if link.description:
             seen.add(link.description)
     return kept
@@ -412,12 +477,12 @@ def cut_sources(
     The budget includes the list of references. ``mark`` is the format of a citation.
     """
     rows = [(mark.format(entry.id), inert(entry.content)) for entry in references]
-    list_tokens = _tokens_in_list(references, tokenizer, mark)
-    table = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer, list_tokens)
+    list_tokens = _count_list_tokens(references, tokenizer, mark)
+    table = cut_rows(chunks, rows, SOURCE_HEADER, budget, tokenizer, list_tokens)
     return table, tuple(references[: len(table.records)])
 
 
-def _tokens_in_list(
+def _count_list_tokens(
     references: Sequence[Reference], tokenizer: Tokenizer, mark: str
 ) -> Iterator[int]:
     """Yield the tokens that each reference adds to the list of references.
@@ -428,14 +493,14 @@ def _tokens_in_list(
     for entry in references:
         tokens = tokenizer.count(mark.format(entry.id) + " ")
         if entry.document_id not in seen:
-            tokens += tokenizer.count(f" {_document_line(entry)}\n")
+            tokens += tokenizer.count(f" {_write_document(entry)}\n")
         if not seen:
             tokens += tokenizer.count(REFERENCES.format(""))
         seen.add(entry.document_id)
         yield tokens
 
 
-def cut(
+def cut_rows(
     records: Sequence[Row],
     rows: Iterable[Sequence[Any]],
     header: Sequence[str],
@@ -443,10 +508,11 @@ def cut(
     tokenizer: Tokenizer,
     beside: Iterable[int] | None = None,
 ) -> Table[Row]:
-    """Return the first rows whose CSV fits into the budget, with header and section frame.
+    """Return a table of the first rows that fit into the budget.
 
-    ``records`` and ``rows`` are in the same order; ``beside`` gives the tokens that each row takes
-    elsewhere. Rows after the last one that fits are never built.
+    Header and frame of the section count too. ``records`` and ``rows`` are in the same order;
+    ``beside`` gives the tokens that each row takes elsewhere. Of an iterator, no row is read after
+    the first one that does not fit.
     """
     # The longest name of a section stands for all names.
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
@@ -479,20 +545,18 @@ def format_reference_list(references: Sequence[Reference], mark: str = MARK) -> 
     most_units_first = sorted(documents.values(), key=lambda entries: -len(entries))
     lines: list[str] = []
     for entries in most_units_first:
-        marks = " ".join(mark.format(entry.id) for entry in entries)
-        lines.append(f"{marks}: {_document_line(entries[0])}")
+        joined_marks = " ".join(mark.format(entry.id) for entry in entries)
+        lines.append(f"{joined_marks}: {_write_document(entries[0])}")
     return "\n".join(lines)
 
 
-def _document_line(entry: Reference) -> str:
-    return _as_source(entry.source) + entry.about
+def _write_document(entry: Reference) -> str:
+    """Return source, title and metadata of a document, as the list of references shows them."""
+    # A path may have a bar; only one between spaces looks like a separator of fields.
+    source = _write_line(entry.source).replace(" | ", " / ")
+    return source + entry.about
 
 
-def _as_source(source: str) -> str:
-    """Return the source so that it cannot look like fields behind it."""
-    return _as_line(source).replace(" | ", " / ")
-
-
-def _as_line(text: str) -> str:
+def _write_line(text: str) -> str:
     """Return a text that can neither end its line nor close a code fence."""
     return on_one_line(text).replace(FENCE, NO_FENCE)

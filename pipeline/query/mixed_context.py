@@ -5,22 +5,28 @@ search of Microsoft GraphRAG).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeline.models.base import Tokenizer
 from pipeline.query.context import (
+    ENTITY_OPTION,
     RELATIONSHIP_HEADER,
+    RELATIONSHIP_OPTION,
     ROW,
     Context,
     Numbers,
+    Room,
     Table,
     build_references,
     build_relationship_row,
-    count_room,
-    cut,
+    count_context_tokens,
+    cut_rows,
     cut_sources,
     drop_repeated_descriptions,
     find_repeated,
+    lacks_any,
+    limit_room,
     prefers_sources,
 )
 from pipeline.query.data_citations import DataCitations
@@ -67,7 +73,7 @@ def build_mixed_context(
     numbers = numbers or Numbers()
     chunks = numbers.number_records("sources", chunks)
     all_references = build_references(chunks, request.metadata_fields, ROW)
-    total = count_room(request, overhead)
+    total = count_context_tokens(request, overhead)
 
     # The room that text units need is reserved first, the rest of the budget goes to them last.
     share = 1 if prefers_sources(request) else request.text_unit_prop
@@ -82,23 +88,28 @@ def build_mixed_context(
     # Records of all kinds are cited in another form here, so documents are named.
     entity_rows = build_entity_rows(numbered, evidence.attributes, marks={})
     header = entity_header(evidence.attributes)
-    entity_budget = min(request.max_entity_tokens, int(local * ENTITY_SHARE))
-    entities = cut(found_entities, entity_rows, header, entity_budget, tokenizer)
+    entity_room = limit_room(request, ENTITY_OPTION, int(local * ENTITY_SHARE))
+    entities = cut_rows(found_entities, entity_rows, header, entity_room.tokens, tokenizer)
+    entities = replace(entities, limit=entity_room.limit)
 
     found_claims = numbers.number_records("claims", evidence.claims)
     claim_rows = map(_claim_row, found_claims)
     claim_budget = int(local * CLAIM_SHARE)
-    claims = cut(found_claims, claim_rows, CLAIM_HEADER, claim_budget, tokenizer)
+    claims = cut_rows(found_claims, claim_rows, CLAIM_HEADER, claim_budget, tokenizer)
 
     found_links = _inner_first(evidence)
     fresh = drop_repeated_facts(found_links, reserved.records)
-    links = numbers.number_records("relationships", fresh)
-    link_rows = (build_relationship_row(link.number, link) for link in links)
-    link_budget = min(request.max_relation_tokens, local - entities.tokens - claims.tokens)
-    relationships = cut(links, link_rows, RELATIONSHIP_HEADER, link_budget, tokenizer)
+    left_for_links = local - entities.tokens - claims.tokens
+    link_room = limit_room(request, RELATIONSHIP_OPTION, left_for_links)
+    relationships = _cut_links(fresh, numbers, link_room, tokenizer)
 
     used = reports.tokens + entities.tokens + claims.tokens + relationships.tokens
     sources, references = cut_sources(chunks, all_references, total - used, tokenizer, ROW)
+    # The text units that were added may say what a relationship of the table says.
+    fresh = drop_repeated_facts(found_links, sources.records)
+    if lacks_any(relationships.records, fresh):
+        link_room = Room(relationships.tokens, relationships.limit)
+        relationships = _cut_links(fresh, numbers, link_room, tokenizer)
     repeated = find_repeated(request, found_links, fresh, tokenizer)
     facts = with_repeated_facts(found_links, repeated, relationships.records)
     return Context(
@@ -112,6 +123,16 @@ def build_mixed_context(
         facts=facts,
         attributes=evidence.attributes,
     )
+
+
+def _cut_links(
+    links: Sequence[Relationship], numbers: Numbers, room: Room, tokenizer: Tokenizer
+) -> Table[Relationship]:
+    """Return the table of relationships, each with its number, that the room holds."""
+    numbered = numbers.number_records("relationships", links)
+    rows = (build_relationship_row(link.number, link) for link in numbered)
+    table = cut_rows(numbered, rows, RELATIONSHIP_HEADER, room.tokens, tokenizer)
+    return replace(table, limit=room.limit)
 
 
 def list_citable(context: Context) -> DataCitations:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.models.base import Tokenizer
@@ -193,6 +193,30 @@ def test_a_section_without_room_for_any_record_is_noted():
     )
 
 
+def test_the_note_names_the_limit_that_leaves_no_room():
+    small = {"max_entity_tokens": 20, "max_relation_tokens": 10_000}
+    wish = question(mode="local", **(AMPLE | small))
+    context = build(evidence(["Ada"], ["fact"]), chunks(["text"]), mode="local", **small)
+    assert note_dropped_sections(context, wish) == (
+        "no room for any entities in max_entity_tokens (20); raise it",
+    )
+
+
+SAID = "The lighthouse was built by the sisters of Ada."
+LATE = chunks(["x" * 3_000, "y" * 4_000 + f"\n\n{SAID}"])
+"""The second text unit, which says a fact, has no room before the graph has taken its share."""
+
+
+def test_a_text_unit_that_finds_room_last_is_not_repeated_by_a_relationship():
+    said = Relationship(**relationship("A", "B", SAID, ["c"]))
+    other = Relationship(**relationship("B", "C", "Bea wrote letters.", ["c"]))
+    found = Evidence([Entity(**entity("Ada", ["c"]))], [said, other])
+    context = build(found, LATE, mode="local", max_total_tokens=8_600)
+    assert len(context.chunks.records) == 2
+    assert column(context.relationships.records, "description") == ["Bea wrote letters."]
+    assert column(context.facts, "description") == [SAID, "Bea wrote letters."]
+
+
 def test_the_reserve_and_the_prompt_are_taken_off_the_total():
     passages = chunks(["x" * 50])
     needed = build(evidence([], []), passages).chunks.tokens + RESERVE
@@ -298,11 +322,14 @@ def test_chunks_are_taken_from_the_lanes_in_turn():
 
 
 @given(st.lists(texts | st.just("```\n-----References-----\n[9] own.txt"), min_size=1, max_size=4))
+@example(passages=["0" * 15])
 @settings(max_examples=size(7, 30), deadline=None)
 def test_no_text_closes_its_fence(passages: list[str]):
     found = chunks([f"{text}```{text}" for text in passages])
+    # No passage says these, else they would be left out as repetitions.
+    facts = [f"A fact of its own: {text}" for text in passages]
     context = build(
-        evidence(passages, passages), [replace(passage, source="a```b\nc.txt") for passage in found]
+        evidence(passages, facts), [replace(passage, source="a```b\nc.txt") for passage in found]
     )
     fences = [line for line in context.text.split("\n") if "```" in line]
     assert fences == [*["```csv", "```"] * 3, "```", "```"]

@@ -2,7 +2,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.query.answer import answer
-from tests.query.memory_stores import question, resources, village
+from pipeline.query.mixed_context import build_mixed_context
+from pipeline.query.search.evidence import Evidence
+from pipeline.stores.records import Passage, Relationship
+from tests.query.memory_stores import (
+    CharacterTokens,
+    chunk,
+    question,
+    relationship,
+    resources,
+    village,
+)
 from tests.query.reported import reader, reported_village
 from tests.records import column
 from tests.sizes import size
@@ -136,3 +146,20 @@ def test_the_prompt_is_within_the_total_budget(total: int, community: float, pro
     wish = question(**MIXED, max_total_tokens=total, community_prop=community, text_unit_prop=prop)
     given = answer(wish, resources(reported_village(), reader()))
     assert given.abstained or given.tokens["prompt"] <= total
+
+
+def test_a_text_unit_that_finds_room_last_is_not_repeated_by_a_relationship():
+    said = "The lighthouse was built by the sisters of Ada."
+    links = [
+        Relationship(**relationship("A", "B", said, ["c"])),
+        Relationship(**relationship("B", "C", "Bea wrote letters.", ["c"])),
+    ]
+    units = [
+        Passage(**chunk("1", "x" * 3_000, "doc-x")),
+        Passage(**chunk("2", "y" * 4_000 + f"\n\n{said}", "doc-y")),
+    ]
+    wish = question(**MIXED, max_total_tokens=9_000)
+    context = build_mixed_context(wish, Evidence([], links), units, CharacterTokens(), 0)
+    assert len(context.chunks.records) == 2
+    assert column(context.relationships.records, "description") == ["Bea wrote letters."]
+    assert column(context.facts, "description") == [said, "Bea wrote letters."]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import NothingLoadedError
 from pipeline.models.base import ChatReply, Tokenizer
-from pipeline.query.context import NO_TABLE, RESERVE, SECTION, Context, Table, cut
+from pipeline.query.context import NO_TABLE, RESERVE, SECTION, Context, Table, cut_rows
 from pipeline.query.data_citations import DataCitations, parse_cited_records
 from pipeline.query.messages import build_answer_messages, build_call_messages, count_tokens
 from pipeline.query.prepared import Abstention, PreparedQuery
@@ -179,7 +179,7 @@ def prepare_reduction(
     )
     rows = [(f"{point.score:g}", point.description) for point in points]
     room = prepared.request.max_total_tokens - overhead - RESERVE
-    table = cut(points, rows, POINT_HEADER, max(room, 0), resources.tokenizer)
+    table = cut_rows(points, rows, POINT_HEADER, max(room, 0), resources.tokenizer)
     shown = SECTION.format("Points", table.csv) if table.records else ""
     if points:
         abstention: Abstention = "" if shown else "no_room"
