@@ -14,7 +14,7 @@ from pipeline.documents.database_rows import NO_COLUMN, RowsError, lacking, list
 from pipeline.documents.files import LOCK_FILE, is_left_out, is_lock, is_match, list_files
 from pipeline.documents.git import Blob, GitError, list_blobs
 from pipeline.documents.input_files import INPUT_FOLDER, InputFile, Listing, one_line
-from pipeline.errors import ObjectStoreError, SettingsError
+from pipeline.errors import ObjectStoreError, SettingsError, counted
 from pipeline.settings.inputs import BUCKETS, Input
 from pipeline.snapshots.objects import Objects, keys_of
 
@@ -189,6 +189,9 @@ def _list_database(source: Input, before: Sequence[str]) -> tuple[list[InputFile
         return _failed(source, "io_error", str(error)), before
     found = [_missing_column(source, name) for name in lacking(source, listed.columns)]
     seen: Counter[str] = Counter()
+    without_key = sum(not row.key for row in listed.rows)
+    if without_key:
+        found.append(_part_alone(source, without_key))
     for row in listed.rows:
         name = source.prefix + one_line(row.key)
         fault = None
@@ -204,6 +207,17 @@ def _list_database(source: Input, before: Sequence[str]) -> tuple[list[InputFile
         seen[name] += 1
         found.append(InputFile("", name, fault, kind="sql", content=row.content, fields=row.fields))
     return found, [name for name in source.metadata if name in listed.columns]
+
+
+def _part_alone(source: Input, without_key: int) -> InputFile:
+    """Return what tells that rows without a key were not read.
+
+    Each may be a row of the last run that has lost its key. So a document that is not there now is
+    kept: its row may be one of these.
+    """
+    rows = counted(without_key, "row")
+    fault = ("in_part", f"read but for {rows} without a value in '{source.id}'; fill it")
+    return InputFile("", source.prefix.rstrip("/"), fault, kind="sql")
 
 
 def _missing_column(source: Input, name: str) -> InputFile:

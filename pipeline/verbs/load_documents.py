@@ -350,6 +350,9 @@ def _reject_kind(file: InputFile, fault: Fault) -> str:
         return "source"
     if fault.reason in NO_INPUT:
         return "skipped"
+    if file.kind == "sql" and fault.reason == "parse":
+        # A row without a key. What it means for the other rows is told of the input as a whole.
+        return "row"
     return "source" if fault.line is None else "row"
 
 

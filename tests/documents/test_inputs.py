@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pipeline.documents import database_rows
 from pipeline.documents import inputs as inputs_of_listing
 from pipeline.documents.git import BlobReader, GitError
-from pipeline.engine.run_options import RunOptions
+from pipeline.engine.run_options import RunOptions, Selection
 from pipeline.errors import DataError, DeletionError, SettingsError
 from pipeline.settings.schema import Settings
 from pipeline.snapshots import objects
@@ -198,7 +198,9 @@ def test_bad_rows_are_rejects_and_the_others_are_read(tmp_path: Path):
     found, reasons = read(tmp_path, crm(database(tmp_path / "crm.sqlite", rows)))
     assert found["@crm/x.pdf"] == "Fine: é."
     assert found["@crm/2"] == "The light."
-    assert reasons == {"@crm/2:nr": "duplicate_id", "@crm:1": "parse", "@crm/3:body": "empty"}
+    assert reasons == {
+        "@crm": "in_part", "@crm/2:nr": "duplicate_id", "@crm:1": "parse", "@crm/3:body": "empty",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("changed", ["", "updated"])
@@ -334,7 +336,7 @@ def test_another_query_or_an_edited_row_without_a_stamp_is_noticed(tmp_path: Pat
     rows = [CASES[0], (2, "Light", "The light.", "bob", None), (None, "x", "x", "x", None)]
     source = crm(database(tmp_path / "crm.sqlite", rows), changed="updated")
     before = find_files(params_of(tmp_path, source)).set_index("name")["content"]
-    assert set(before.index) == {"@crm/1", "@crm/2", "@crm:1"}
+    assert set(before.index) == {"@crm", "@crm/1", "@crm/2", "@crm:1"}
     rows[1] = (2, "Light", "The light is out.", "bob", None)
     database(tmp_path / "crm.sqlite", rows)
     after = find_files(params_of(tmp_path, source)).set_index("name")["content"]
@@ -595,6 +597,34 @@ def test_an_input_that_cannot_be_read_keeps_its_documents(folder: ProjectFolder,
         project.index()
     folder.edit_settings(max_delete_ratio=1)
     assert set(night(folder)[0]) == {"a.txt"}
+
+
+@pytest.mark.parametrize("changed", ["", "updated"])
+def test_a_row_that_lost_its_key_deletes_no_document_until_it_has_one(
+    folder: ProjectFolder, changed: str
+):
+    source = crm("sqlite:///crm.sqlite", changed=changed)
+    folder.edit_settings(inputs=[source], max_delete_ratio=1)
+    place = folder.root / "crm.sqlite"
+    third = (3, "Quay", "The quay.", "eve", 1)
+    unnamed = (None, "New", "A row that never had a key.", "eve", 1)
+    database(place, [*CASES, third, unnamed])
+    before, rejects, _ = night(folder)
+    assert set(before) == {"a.txt", "@crm/1", "@crm/2", "@crm/3"}
+    assert kept(rejects) == []
+    lost = (None, *third[1:])
+    database(place, [CASES[0], lost])
+    for options in (RunOptions(), RunOptions(selection=Selection(force=("load_documents",)))):
+        documents, rejects, code = night(folder, options)
+        assert documents == before
+        assert sorted(kept(rejects)) == ["@crm/2", "@crm/3"]
+        [told] = rejects.loc[rejects["row_id"] == "@crm", "message"]
+        assert told == "@crm: read but for 1 row without a value in 'nr'; fill it"
+    database(place, [CASES[0], third])
+    documents, rejects, code = night(folder)
+    assert set(documents) == {"a.txt", "@crm/1", "@crm/3"}
+    assert rejects.empty
+    assert code == 0
 
 
 def test_a_first_run_whose_only_input_fails_says_which_and_why(tmp_path: Path):

@@ -17,6 +17,7 @@ import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
 from pipeline.engine.documents.kept_documents import with_kept
+from pipeline.engine.run_options import RunOptions
 from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
@@ -45,10 +46,12 @@ def folder(tmp_path: Path) -> ProjectFolder:
     return folder
 
 
-def night(folder: ProjectFolder) -> tuple[dict[str, str], pd.DataFrame, int]:
+def night(
+    folder: ProjectFolder, options: RunOptions = RunOptions()
+) -> tuple[dict[str, str], pd.DataFrame, int]:
     """Return the text of each document by source, the rejects, and the exit code."""
     with folder.open() as project:
-        code = project.index().exit_code
+        code = project.index(options=options).exit_code
         documents, rejects = project.table("documents"), project.table("rejects")
         return dict(zip(documents["source"], documents["text"], strict=True)), rejects, code
 
