@@ -32,6 +32,9 @@ LANES = ("vector", "graph", "entity", "relationship")
 RECORDS_OF_UNIT = 5
 """Entities, and relationships, that are searched for each text unit that is wanted. Many are of the
 same text unit, so as many records as text units would give too few of these."""
+MOST_FOR_UNITS = 1_000
+"""Records up to which RECORDS_OF_UNIT counts: more would make a question for thousands of text units
+read tens of thousands of records."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,9 @@ class Limits:
 
     @property
     def searched(self) -> int:
-        """Return the number of records to search for."""
-        return max(self.records, RECORDS_OF_UNIT * self.n_units)
+        """Return the number of records to search for, at least one for each text unit."""
+        for_units = min(RECORDS_OF_UNIT * self.n_units, MOST_FOR_UNITS)
+        return max(self.records, self.n_units, for_units)
 
     def count_needed(self, sources: Sources) -> int:
         """Return from how many records, the best first, text units are taken."""

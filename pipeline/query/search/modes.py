@@ -64,7 +64,9 @@ def local_search(
     if not ids:
         return Evidence()
     entities = graph.entities(ids)
-    shown = ids[: limits.records]
+    shown_entities = entities[: limits.records]
+    # An entity may be deleted between two reads, so not each of the first ids is of an entity.
+    shown = [entity.id for entity in shown_entities]
     relationships = graph.relationships_of(shown, RELATIONSHIP_LIMIT)
     if order == "question":
         relationships = sort_by_question(relationships, shown, choice.question, vectors)
@@ -75,7 +77,7 @@ def local_search(
         unit_counts = rank_by_relation(graph.shared_units(needed), needed)
     else:
         unit_counts = choice.among(sources[:n_needed])
-    return Evidence(entities[: limits.records], relationships, {"entity": unit_counts})
+    return Evidence(shown_entities, relationships, {"entity": unit_counts})
 
 
 def global_search(

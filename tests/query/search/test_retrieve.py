@@ -80,6 +80,26 @@ def test_the_number_of_reads_does_not_depend_on_top_k(mode: str, top_k: int):
 
 
 @pytest.mark.parametrize(
+    ("records", "n_units", "searched"),
+    [(10, 1, 10), (10, 20, 100), (10, 400, 1_000), (10, 3_000, 3_000), (2_000, 400, 2_000)],
+)
+def test_five_records_are_searched_for_each_text_unit_up_to_a_limit(
+    records: int, n_units: int, searched: int
+):
+    assert Limits(records, n_units).searched == searched
+
+
+def test_relationships_are_those_of_the_entities_that_are_still_there():
+    stores = village()
+    there = near(stores, "entities", "Ada", 2)
+    found_ids = ["ent-deleted", *there]
+    evidence = local_search(found_ids, choice(stores), Limits(2, 1), stores, stores)
+    assert [entity.id for entity in evidence.entities] == there
+    undisturbed = local_search(there, choice(stores), Limits(2, 1), stores, stores)
+    assert evidence.relationships == undisturbed.relationships
+
+
+@pytest.mark.parametrize(
     ("mode", "keywords"),
     [
         ("local", Keywords(("lawsuit",), ())),
