@@ -3,15 +3,15 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.phrases.lexicon import STARTERS, guess_language, stop_words
 from pipeline.query.citations.annotations import Annotation, Cited
 from pipeline.query.context import Context, Reference
 from pipeline.query.entity_table import Marks, describe_properties, group_attributes
 from pipeline.query.marks import inert
-from pipeline.query.search.versions import find_preferred
-from pipeline.stores.records import Relationship
+from pipeline.query.search.versions import find_newer, find_preferred
+from pipeline.stores.records import Passage, Relationship
 from pipeline.text.ids import words
 from pipeline.text.sentences import sentence_spans
 
@@ -23,6 +23,8 @@ PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 NUMBER = 1.5
 """Weight of a number in a sentence for a question that asks for one, in rarest words. It is more
 than one word: "How high is it?" is not answered by "It is high"."""
+FEWEST_SHARED = 2
+"""The fewest words that a sentence shares with the question. One alone is found by chance."""
 LONGEST_COMPARISON = 1000
 """Characters of a question in which two sides are searched: the time grows with their square."""
 _BLOCK = re.compile(r"\s*(?:#{1,6} |[-*+•] |\d{1,3}[.)] |\||>|```|~~~)| {4}|\t")
@@ -117,39 +119,57 @@ def take_sides_in_turn(references: Sequence[Reference], question: str) -> list[R
 def find_likely_sentence(
     context: Context, references: Sequence[Reference], question: str, prefer: str
 ) -> tuple[str, int] | None:
-    """Return the best sentence of the references and its number, of versions that of the newest.
+    """Return the best sentence of the references and its number, of versions that of the preferred.
 
-    Of a newer version one shared word is enough, since its subject is known to be the same. One
-    that shares none is passed over. ``prefer`` is the option of the request.
+    Of a version that is marked as such one shared word is enough: its subject is known to be the
+    same. Of one that only its name, title or date tells, the sentence must share FEWEST_SHARED
+    words or half as many as the best one. Versions without such a sentence are passed over.
+    ``prefer`` is the option of the request.
     """
     best = find_best_sentence(references, question)
     if best is None:
         return None
     passages = context.chunks.records
-    newer_than = find_preferred(passages, question, prefer)
-    newer_numbers = {
-        passage.number: {other.number for other in newer_than[passage.id]} for passage in passages
-    }
+    preferred_to = _number_versions(passages, find_preferred(passages, question, prefer))
+    newer_than = _number_versions(passages, find_newer(passages))
+    asked = _content_words(question)
     remaining = references
     while True:
-        newer = newer_numbers.get(best[1], set())
-        # The best one is not newer than itself, so fewer remain each time.
-        remaining = [entry for entry in remaining if entry.id in newer]
-        of_newer = find_best_sentence(remaining, question, fewest_words=1)
-        if of_newer is None:
+        text, number = best
+        preferred = preferred_to.get(number, set())
+        # The best one is not preferred to itself, so fewer remain each time.
+        remaining = [entry for entry in remaining if entry.id in preferred]
+        n_shared = len(asked & set(words(text)))
+        fewest_if_unsure = min(FEWEST_SHARED, math.ceil(n_shared / 2))
+        fewest: dict[int, int] = {}
+        for entry in remaining:
+            is_marked = entry.id in newer_than[number] or number in newer_than[entry.id]
+            fewest[entry.id] = 1 if is_marked else fewest_if_unsure
+        of_preferred = find_best_sentence(remaining, question, fewest)
+        if of_preferred is None:
             return best
-        best = of_newer
+        best = of_preferred
+
+
+def _number_versions(
+    passages: Sequence[Passage], versions: Mapping[str, Sequence[Passage]]
+) -> dict[int, set[int]]:
+    """Return the number of each passage -> those of its versions, which are given by its id."""
+    return {
+        passage.number: {other.number for other in versions[passage.id]} for passage in passages
+    }
 
 
 def find_best_sentence(
-    references: Sequence[Reference], question: str, fewest_words: int = 2
+    references: Sequence[Reference], question: str, fewest: Mapping[int, int] | None = None
 ) -> tuple[str, int] | None:
     """Return the sentence that shares the rarest words with the question, and its reference's id.
 
     A word counts by its rarity in the passages. A word of the passage's title counts half, in every
     sentence: all of them are about it, so it does not tell which of them answers. Headings and
     tables are no sentences. Of equal sentences the first counts. The result is None if no sentence
-    has ``fewest_words`` of the question, together with the title.
+    has FEWEST_SHARED words of the question, together with the title. ``fewest`` replaces this: the
+    id of a reference -> the words that a sentence must have by itself.
     """
     question_words = set(words(question))
     asked = _content_words(question)
@@ -168,7 +188,11 @@ def find_best_sentence(
                 # A name that the question has, on a line of its own, answers nothing.
                 continue
             shared = asked & sentence_words
-            if not shared or len(shared | in_title) < fewest_words:
+            if fewest is None:
+                shares_enough = len(shared | in_title) >= FEWEST_SHARED
+            else:
+                shares_enough = len(shared) >= fewest[entry.id]
+            if not shared or not shares_enough:
                 continue
             score = score_of_title + sum(weights[word] for word in shared - in_title)
             if any(character.isdigit() for character in sentence):

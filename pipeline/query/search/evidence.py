@@ -33,8 +33,8 @@ RECORDS_OF_UNIT = 5
 """Entities, and relationships, that are searched for each text unit that is wanted. Many are of the
 same text unit, so as many records as text units would give too few of these."""
 MOST_FOR_UNITS = 1_000
-"""Records up to which RECORDS_OF_UNIT counts: more would make a question for thousands of text units
-read tens of thousands of records."""
+"""Records up to which RECORDS_OF_UNIT counts. Without it a question for thousands of text units
+would read tens of thousands of records."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pipeline.query.search.named_versions import (
+    YEAR,
+    NamedVersions,
+    Version,
+    find_versions,
+    read_named_versions,
+    read_numbers,
+    strip_zeros,
+)
 from pipeline.stores.records import Passage
 from pipeline.text.shingles import compute_resemblance, hash_shingles
 
@@ -21,7 +30,6 @@ ASKS_NEWEST = re.compile(
     re.IGNORECASE,
 )
 """Words of a question that asks for the newest version."""
-YEAR = re.compile(r"\b[12]\d{3}\b")
 _ENDED = frozenset(
     ("superseded", "obsolete", "withdrawn", "archived", "replaced", "expired", "veraltet")
 )
@@ -57,7 +65,8 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
     The first passage of each newer version comes before the older one, newest first, if none of
     this version is placed yet. All others keep their order. Passages with nearly the same text
     and different dates count as versions. In a question for the newest (``wants_newest``), so do
-    documents with the same title and different dates. A question that names a year keeps the order.
+    documents with the same title and different dates. A question that names a version or a date
+    has this version first, and one that names another year keeps the order.
     """
     compared = passages[:MOST_COMPARED]
     newer_than = find_preferred(compared, question, prefer)
@@ -84,15 +93,98 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
 def find_preferred(
     passages: Sequence[Passage], question: str, prefer: str
 ) -> dict[str, list[Passage]]:
-    """Return the id of each passage -> the newer ones that the question prefers to it.
+    """Return the id of each passage -> the other versions that the question prefers to it.
 
-    In a question for the newest (``wants_newest``) documents with the same title and different
-    dates are versions too. A question that names a year prefers none.
+    Where the question names a version that is among them, this is the only one. Otherwise these
+    are the newer ones. In a question for the newest (``wants_newest``) documents with the same
+    title and different dates are versions too. A question that names a year prefers no newer one.
     """
     newest = wants_newest(question, prefer)
     if YEAR.search(question) and not newest:
-        return {passage.id: [] for passage in passages}
-    return find_newer(passages, by_date=newest)
+        preferred: dict[str, list[Passage]] = {passage.id: [] for passage in passages}
+    else:
+        preferred = find_newer(passages, by_date=newest)
+    named = read_named_versions(question)
+    if prefer == "newest":
+        # The caller has said what counts more than a date.
+        named = NamedVersions(named.versions)
+    if not named.versions and not named.dates:
+        return preferred
+    for family in _list_families(passages):
+        chosen = _choose_named(family, named)
+        if chosen:
+            chosen_ids = {passage.id for passage in chosen}
+            for fields in family:
+                is_chosen = fields.passage.id in chosen_ids
+                preferred[fields.passage.id] = [] if is_chosen else chosen
+    return preferred
+
+
+def _list_families(passages: Sequence[Passage]) -> list[list["_Fields"]]:
+    """Return the passages that are versions of each other, directly or over others."""
+    newer_than = find_newer(passages, by_date=True)
+    neighbours: dict[str, set[str]] = {passage.id: set() for passage in passages}
+    for id, newer in newer_than.items():
+        for other in newer:
+            neighbours[id].add(other.id)
+            neighbours[other.id].add(id)
+    families: list[list[_Fields]] = []
+    placed: set[str] = set()
+    for passage in passages:
+        if passage.id in placed:
+            continue
+        members = {passage.id}
+        waiting = [passage.id]
+        while waiting:
+            found = neighbours[waiting.pop()] - members
+            members |= found
+            waiting += found
+        placed |= members
+        families.append([_read_fields(one) for one in passages if one.id in members])
+    return families
+
+
+def _choose_named(family: Sequence["_Fields"], named: NamedVersions) -> list[Passage]:
+    """Return the passages of the versions that are named; empty if there is none.
+
+    A version counts more than a date: "What does v1 say of 2024?" asks for v1.
+    """
+    chosen: dict[str, Passage] = {}
+    for version in named.versions:
+        for fields in _keep_newest(_with_version(family, version)):
+            chosen[fields.passage.id] = fields.passage
+    if chosen:
+        return list(chosen.values())
+    for date in named.dates:
+        for fields in _keep_newest(_with_date(family, date, named.as_of)):
+            chosen[fields.passage.id] = fields.passage
+    return list(chosen.values())
+
+
+def _with_version(family: Sequence["_Fields"], version: Version) -> list["_Fields"]:
+    """Return the passages of this version, or else those of its parts, as 1.2 of 1."""
+    exact = [fields for fields in family if fields.any_version == strip_zeros(version)]
+    within = [fields for fields in family if fields.any_version[: len(version)] == version]
+    return exact or within
+
+
+def _with_date(family: Sequence["_Fields"], date: str, as_of: bool) -> list["_Fields"]:
+    """Return the passages with this date, to the precision that is known.
+
+    ``as_of``: whether those with an earlier date follow where none has this one.
+    """
+    dated = [fields for fields in family if fields.date]
+    found = [
+        fields for fields in dated if fields.date.startswith(date) or date.startswith(fields.date)
+    ]
+    if not found and as_of:
+        return [fields for fields in dated if fields.date < date]
+    return found
+
+
+def _keep_newest(found: Sequence["_Fields"]) -> list["_Fields"]:
+    """Return those of which no newer version is among them."""
+    return [one for one in found if not any(_is_older(one, other, by_date=True) for other in found)]
 
 
 def find_newer(passages: Sequence[Passage], by_date: bool = False) -> dict[str, list[Passage]]:
@@ -120,7 +212,7 @@ class _Fields:
     its document lists there, in lower case. ``has_ended``: whether ``status`` says so. ``version``
     and ``date``: empty if there is none. ``unversioned_source``: the source without the version at
     the end of the file's name, in lower case; ``version_in_name``: this version. Both are empty if
-    the name has none.
+    the name has none. ``any_version``: the version, or else that of the name, or of the title.
     """
 
     passage: Passage
@@ -128,36 +220,41 @@ class _Fields:
     title: str
     supersedes: frozenset[str]
     has_ended: bool
-    version: tuple[int, ...]
+    version: Version
     date: str
     unversioned_source: str
-    version_in_name: tuple[int, ...]
+    version_in_name: Version
+    any_version: Version
 
 
 def _read_fields(passage: Passage) -> _Fields:
     unversioned_source, version_in_name = _split_source(passage.source)
+    version = _version(passage)
+    in_title = find_versions(passage.title[:LONGEST_NAME])
+    version_in_title = strip_zeros(in_title[0]) if in_title else ()
     return _Fields(
         passage,
         passage.document_id,
         passage.title.casefold(),
         supersedes=_names_in(passage, "supersedes"),
         has_ended=_has_ended(passage),
-        version=_version(passage),
+        version=version,
         date=date_of(passage),
         unversioned_source=unversioned_source,
         version_in_name=version_in_name,
+        any_version=version or version_in_name or version_in_title,
     )
 
 
-def _split_source(source: str) -> tuple[str, tuple[int, ...]]:
+def _split_source(source: str) -> tuple[str, Version]:
     """Return the source without the version in the file's name, and this version; else empty."""
     path, dot, ending = source[:LONGEST_NAME].rpartition(".")
     # A version in a name without an ending may have a dot itself: "rules-v2.1".
     found = _VERSION_IN_NAME.fullmatch(path) if not ending.isdigit() else None
     if found is None:
         return "", ()
-    numbers = tuple(int(number) for number in found["version"].split("."))
-    return f"{found['rest']}{dot}{ending}".casefold(), numbers
+    version = strip_zeros(read_numbers(found["version"]))
+    return f"{found['rest']}{dot}{ending}".casefold(), version
 
 
 def _is_older(one: _Fields, other: _Fields, by_date: bool) -> bool:
@@ -174,7 +271,8 @@ def _is_older(one: _Fields, other: _Fields, by_date: bool) -> bool:
     if one.version and other.version and one.version != other.version:
         is_lower = one.version < other.version
         return is_lower and (same_title or _is_nearly_the_same(one.passage, other.passage))
-    if one.unversioned_source and one.unversioned_source == other.unversioned_source:
+    same_name = bool(one.unversioned_source) and one.unversioned_source == other.unversioned_source
+    if same_name and one.version_in_name != other.version_in_name:
         is_lower = one.version_in_name < other.version_in_name
         # The name alone is too little: api-v1.md and api-v2.md may both be valid.
         is_one_document = same_title or _is_nearly_the_same(one.passage, other.passage)
@@ -248,7 +346,7 @@ def _has_ended(passage: Passage) -> bool:
     return str(status).strip().casefold() in _ENDED
 
 
-def _version(passage: Passage) -> tuple[int, ...]:
+def _version(passage: Passage) -> Version:
     """Return the numbers of the version, as (1, 10) of "v1.10"; () if it has none."""
     value = (passage.metadata or {}).get("version")
     if not isinstance(value, str | int | float):
@@ -256,4 +354,4 @@ def _version(passage: Passage) -> tuple[int, ...]:
     text = str(value)[:LONGEST_VERSION]
     # More numbers, and longer ones, are no version that a person has written.
     numbers = re.findall(r"\d+", text)[:5]
-    return tuple(int(number[:9]) for number in numbers)
+    return strip_zeros(tuple(int(number[:9]) for number in numbers))

@@ -60,6 +60,87 @@ def test_files_whose_names_differ_in_a_version_at_the_end_are_versions(older: st
     assert not is_older(replace(first, source=older), replace(second, source=newer))
 
 
+def test_zeros_at_the_end_of_a_version_say_nothing_and_dates_decide():
+    text = " ".join(f"rule{number} is that all cars stand in row {number}." for number in range(20))
+
+    def named(number: int, source: str, **metadata: str) -> Passage:
+        return replace(passage(number, **metadata), source=source, content=text)
+
+    one, other = named(1, "rules-v1.md", date="2024"), named(2, "rules-v1.0.md", date="2021")
+    assert (is_older(one, other), is_older(other, one)) == (False, True)
+    one, other = named(1, "a.md", version="2.0"), named(2, "b.md", version="2")
+    assert (is_older(one, other), is_older(other, one)) == (False, False)
+    assert is_older(named(1, "rules-v1.0.md"), named(2, "rules-v1.1.md"))
+    assert is_older(named(1, "rules-v0.md"), named(2, "rules-v1.md"))
+
+
+RULES = [
+    passage(1, version="1.0", date="2021-05"),
+    passage(2, version="1.2", date="2023-03-15"),
+    passage(3, version="2", date="2024"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Parking?", "321"),
+        ("v1 of the parking rules", "132"),
+        ("Parkregeln Version 1.2", "213"),
+        ("v1.0", "132"),
+        ("v2", "312"),
+        ("the 2023 edition", "213"),
+        ("Fassung 1.2", "213"),
+        ("第1.2版", "213"),
+        ("as of March 2023", "213"),
+        ("as of June 2022", "123"),
+        ("Stand Juni 2023", "213"),
+        ("What held on 15 March 2023?", "213"),
+        ("What held in 2021?", "123"),
+        # A version counts more than a date, and two versions are compared.
+        ("What does v1 say of 2024?", "123"),
+        ("What differs between versions 1.2 and 2?", "231"),
+        # No version has these.
+        ("v7", "321"),
+        ("What held in 1999?", "123"),
+        # Words that only look like a version.
+        ("ipv1 addresses", "321"),
+        ("parking for 1 car", "321"),
+        ("the v12345 form", "321"),
+        ("What changed since v1?", "321"),
+        ("What held before the 2024 edition?", "123"),
+    ],
+)
+def test_the_version_that_the_question_names_comes_first(question: str, expected: str):
+    found = order(RULES, question)
+    assert found[0] == expected[0]
+    assert sorted(found) == ["1", "2", "3"]
+    # What is an older version is said all the same.
+    assert [len(newer) for newer in find_newer(RULES).values()] == [2, 1, 0]
+
+
+def test_an_option_for_the_newest_counts_more_than_a_date_and_less_than_a_version():
+    assert order(RULES, "What held in 2021?", prefer="newest")[0] == "3"
+    assert order(RULES, "v1.0", prefer="newest")[0] == "1"
+
+
+def test_a_version_is_named_for_its_own_documents_alone():
+    other = [passage(4, "Tea", version=3), passage(5, "Tea", version=4)]
+    assert order([*RULES, *other], "v2 of the parking rules") == "31254"
+
+
+@pytest.mark.parametrize("field", ["source", "title"], ids=["by the file's name", "by the title"])
+def test_a_version_in_a_name_is_named_too(field: str):
+    text = " ".join(f"rule{number} is that all cars stand in row {number}." for number in range(20))
+    names = ["rules-v1.md", "rules-v2.md"] if field == "source" else ["Rules v1", "Rules v2"]
+    found: list[Passage] = []
+    for number, name in enumerate(names, start=1):
+        named: dict[str, Any] = {field: name}
+        found.append(replace(passage(number, date=f"202{number}"), content=text, **named))
+    assert order(found) == "21"
+    assert order(found, "v1 of the rules") == "12"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
