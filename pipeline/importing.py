@@ -42,8 +42,9 @@ class Importing(Running):
         graphrag otherwise. Files of the input folder that a model would be asked about wait for
         the next run: a note says so.
 
-        Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
-        one is damaged, and DeletionError if an optional one is gone since the last run.
+        Raises UsageError for another workflow, and if the cache that the last run has read is gone;
+        SettingsError if a table is missing, DataError if one is damaged, and DeletionError if an
+        optional one is gone since the last run.
         """
         from pipeline.engine.workflow import OF_GRAPHRAG, READ_GRAPHRAG_CACHE
         from pipeline.runs.import_graphrag import (

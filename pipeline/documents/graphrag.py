@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.contract.rejects import make_reject
 from pipeline.documents.graphrag_tables import Row
 from pipeline.documents.metadata import as_json, cleaned, content_hash
+from pipeline.errors import counted
 from pipeline.models.base import Tokenizer
 from pipeline.text.ids import clean, document_id, text_unit_id
 
@@ -160,6 +161,30 @@ def read_units(
         if end:
             starts[id] = start
     return known, units
+
+
+def find_missing_units(tables: Mapping[str, Sequence[Row]]) -> dict[str, tuple[int, str]]:
+    """Map GraphRAG's ids of documents that lack a text unit to the place of the row, and the fact.
+
+    GraphRAG makes at least one text unit of a document that has a text.
+    """
+    units = tables["text_units"]
+    unit_ids = {text_of(row["id"]) for row in units}
+    with_units = {id for row in units for id in texts_of(row["documents"])}
+    found: dict[str, tuple[int, str]] = {}
+    for place, row in enumerate(tables["documents"]):
+        id = text_of(row["id"])
+        if not id:
+            # It is incomplete, and told as such.
+            continue
+        wanted = texts_of(row["text_unit_ids"])
+        missing = [unit for unit in wanted if unit not in unit_ids]
+        if missing:
+            fact = f"it lacks {counted(len(missing), 'text unit')} of {len(wanted)}"
+            found.setdefault(id, (place, fact))
+        elif id not in with_units and text_of(row["text"]).strip():
+            found.setdefault(id, (place, "it has no text unit"))
+    return found
 
 
 def _without_document(

@@ -6,7 +6,8 @@ all parts of a question are in the project: the prompt, the types of entities, a
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,19 +41,38 @@ LOOP = (
 """The further questions of GraphRAG, word for word, since the hashes are made of them."""
 YES = "Y"
 CACHE_VERSION = "_v4"
-FROM_TABLES = frozenset({STEP, "community_reporting", "extract_claims"})
-"""The folders whose content an import takes: replies, and the tables of reports and claims."""
-TRIED = 20
-"""The number of passages whose replies are searched to see whether a cache fits an index."""
+REPORTING, CLAIMS = "community_reporting", "extract_claims"
+"""The folders of replies whose content GraphRAG has put into tables, which an import takes."""
+OUTPUT = "output"
+"""The folder of tables where settings.yaml names none."""
+AT_LIMIT = "length"
+"""The reason that an endpoint gives for the end of a reply, if it ended at the limit of tokens."""
 Message = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply of the model. ``name`` is that of its file."""
+    """A reply of the model. ``name`` is that of its file.
+
+    ``is_cut`` says that it ended at the limit of tokens.
+    """
 
     name: str
     content: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The first reply about a passage and those to further questions, in their order.
+
+    ``answers`` has the names of the files that only answer whether there is more. ``is_broken``
+    says that a further question was due, and has no reply or a damaged one.
+    """
+
+    replies: Sequence[Reply] = ()
+    answers: Sequence[str] = ()
+    is_broken: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,35 +87,43 @@ class GraphragCache:
     types: str
     gleanings: int
 
-    def replies_about(self, passage: str) -> list[Reply]:
-        """Return the first reply about a passage and those to further questions, in their order.
+    def replies_about(self, passage: str) -> Conversation:
+        """Return what the model was asked about a passage, and has replied.
 
-        The list is empty if the first reply is not there, or is damaged. Raises DataError for a
+        There is no reply if the first one is not there, or is damaged. Raises DataError for a
         reply that may not be read, and for a prompt that GraphRAG could not fill in.
         """
         messages: list[Message] = [_question(self._first_question(passage))]
-        reply = self._find(messages)
-        found = [reply] if reply else []
-        if reply:
-            messages.append(_answer(reply))
-        for number in range(self.gleanings if reply else 0):
+        first = self._find(messages)
+        if first is None:
+            return Conversation()
+        found, answers = [first], list[str]()
+        messages.append(_answer(first))
+        for number in range(self.gleanings):
             if number:
                 messages.append(_question(LOOP))
-                answer = self._find(messages)
                 # GraphRAG leaves this answer out of the messages that follow.
-                if answer is None or answer.content != YES:
+                answer = self._find(messages)
+                if answer is None:
+                    return Conversation(found, answers, is_broken=True)
+                answers.append(answer.name)
+                if answer.content != YES:
                     break
             messages.append(_question(CONTINUE))
             reply = self._find(messages)
             if reply is None:
-                break
+                return Conversation(found, answers, is_broken=True)
             messages.append(_answer(reply))
             found.append(reply)
-        return found
+        return Conversation(found, answers)
 
     def list_names(self) -> list[str]:
-        """Return the names of the files with replies about passages."""
-        return sorted(path.name for path in (self.folder / STEP).iterdir() if path.is_file())
+        """Return the names of the files with replies about passages, also of dead links."""
+        return sorted(path.name for path in (self.folder / STEP).iterdir() if not path.is_dir())
+
+    def is_damaged(self, name: str) -> bool:
+        """Check that the file of this name holds no reply."""
+        return self._read(name) is None
 
     def _first_question(self, passage: str) -> str:
         try:
@@ -107,19 +135,36 @@ class GraphragCache:
             ) from error
 
     def _find(self, messages: list[Message]) -> Reply | None:
-        name = name_of_reply(messages)
+        return self._read(name_of_reply(messages))
+
+    def _read(self, name: str) -> Reply | None:
+        """Return the reply in the file of this name; None if there is none, or a damaged one."""
         path = self.folder / STEP / name
         try:
-            written = path.read_bytes()
+            # A pipe of this name would let the import wait for ever.
+            written = path.read_bytes() if path.is_file() else b""
         except FileNotFoundError:
             return None
         except OSError as error:
             raise DataError(f"{path}: {error}; allow reading it, or remove it") from error
         try:
-            return Reply(name, str(json.loads(written)["result"]["response"]["content"] or ""))
+            response = json.loads(written)["result"]["response"]
+            content = response["content"]
         except (ValueError, LookupError, TypeError, RecursionError):
             # A process that was killed leaves half a file; GraphRAG, too, takes it for none.
             return None
+        if not isinstance(content, str | None):
+            # A text made of any other value would be false.
+            return None
+        return Reply(name, content or "", _is_cut(response))
+
+
+def _is_cut(response: Mapping[str, Any]) -> bool:
+    """Check that the endpoint has ended a reply at the limit of tokens."""
+    choices = response.get("choices")
+    if not isinstance(choices, list):
+        return False
+    return any(isinstance(one, dict) and one.get("finish_reason") == AT_LIMIT for one in choices)
 
 
 def _question(text: str) -> Message:
@@ -147,7 +192,7 @@ def open_cache(folder: Path) -> GraphragCache | None:
     ``folder`` is the project of GraphRAG, or the folder with its tables. Raises DataError if
     settings.yaml or the prompt cannot be read.
     """
-    root = _find_project(folder, SETTINGS)
+    root = _find_project(folder)
     if root is None:
         return None
     settings = _read_settings(root / SETTINGS)
@@ -170,27 +215,68 @@ def explain_closed_cache(folder: Path) -> str:
 
     Raises DataError if settings.yaml cannot be read.
     """
-    root = _find_project(folder, SETTINGS)
+    root = _find_project(folder)
     if root is None:
-        place = Path(CACHE) / STEP
-        without = _find_project(folder, str(place))
-        return f"{without / place}, as there is no {SETTINGS} beside it" if without else ""
+        return _explain_unowned_cache(folder)
     settings = _read_settings(root / SETTINGS)
+    storage = _section(_section(settings, "cache"), "storage")
     if _section(settings, "cache").get("type") == "sqlite":
         return f"the cache of {root}, as only one of type json is read"
-    replies = _cache_folder(root, settings) / STEP
+    if storage.get("type") not in (None, "file"):
+        return f"the cache of {root}, as only one in a folder is read"
+    base = _cache_folder(root, settings)
+    if not (base / STEP).is_dir():
+        if base == root / CACHE:
+            return ""
+        return (
+            f"the cache of {root}, as there is no {base / STEP}; let cache.storage.base_dir of"
+            f" {SETTINGS} name the folder itself"
+        )
     prompt = _section(settings, STEP).get("prompt")
-    if not replies.is_dir() or (prompt and (root / str(prompt)).is_file()):
+    if prompt and (root / str(prompt)).is_file():
         return ""
     return (
-        f"{replies}, as {STEP}.prompt of {SETTINGS} names no file; let it name the prompt with"
+        f"{base / STEP}, as {STEP}.prompt of {SETTINGS} names no file; let it name the prompt with"
         " which the index was made"
     )
 
 
-def _find_project(folder: Path, part: str) -> Path | None:
-    """Return the folder or the one above it, which has this file or folder; None if none has."""
-    return next((one for one in (folder, folder.parent) if (one / part).exists()), None)
+def _explain_unowned_cache(folder: Path) -> str:
+    """Return where a cache is that is of no known project, and why; "" if there is none."""
+    place = Path(CACHE) / STEP
+    for one in (folder, folder.parent):
+        if (one / place).is_dir():
+            if (one / SETTINGS).exists():
+                return (
+                    f"{one / place}, as output_storage.base_dir of {one / SETTINGS} names another"
+                    " folder of tables than this one"
+                )
+            return f"{one / place}, as there is no {SETTINGS} beside it"
+    return ""
+
+
+def _find_project(folder: Path) -> Path | None:
+    """Return the project of GraphRAG that this is, or that has this folder of tables.
+
+    Tables in the folder of another project are not its own: its replies may contradict them.
+    Raises DataError if settings.yaml in the folder or above it cannot be read.
+    """
+    if (folder / SETTINGS).exists():
+        return folder
+    for above in Path(os.path.abspath(folder)).parents:
+        if not (above / SETTINGS).is_file():
+            continue
+        try:
+            settings = _read_settings(above / SETTINGS)
+        except DataError:
+            if above == folder.parent:
+                raise
+            # Another program may have a file of this name further above.
+            continue
+        output = _section(settings, "output_storage").get("base_dir") or OUTPUT
+        if (above / str(output)).resolve() == folder.resolve():
+            return above
+    return None
 
 
 def _cache_folder(root: Path, settings: Mapping[str, Any]) -> Path:
@@ -200,12 +286,12 @@ def _cache_folder(root: Path, settings: Mapping[str, Any]) -> Path:
 
 
 def has_replies(cache: GraphragCache, folder: Path) -> bool:
-    """Check that one of the first passages of the index in ``folder`` has a reply in its cache.
+    """Check that a passage of the index in ``folder`` has a reply in its cache.
 
     Raises as ``GraphragCache.replies_about`` and ``read_graphrag_tables``.
     """
-    units = read_graphrag_tables(folder)["text_units"][:TRIED]
-    return any(cache.replies_about(str(unit["text"] or "")) for unit in units)
+    units = read_graphrag_tables(folder)["text_units"]
+    return any(cache.replies_about(str(unit["text"] or "")).replies for unit in units)
 
 
 def cache_digest(folder: Path) -> str:
@@ -218,23 +304,37 @@ def cache_digest(folder: Path) -> str:
         return ""
     try:
         replies = (cache.folder / STEP / name for name in cache.list_names())
-        hashes = [digest(path.name, path.read_bytes().hex()) for path in replies]
+        hashes = [digest(path.name, _content_of(path)) for path in replies]
     except OSError as error:
         raise DataError(f"{cache.folder}: {error}; allow reading it") from error
-    others = [f"{name}: {number}" for name, number in count_other_replies(cache).items()]
+    others = [f"{name}: {number}" for name, number in count_other_files(cache).items()]
     return digest(cache.prompt, cache.types, str(cache.gleanings), *hashes, *others)
 
 
-def count_other_replies(cache: GraphragCache) -> dict[str, int]:
-    """Return the number of files in each folder of the cache whose content is not taken."""
+def _content_of(path: Path) -> str:
+    """Return what the file holds; "" for a dead link, or a pipe."""
+    return path.read_bytes().hex() if path.is_file() else ""
+
+
+def count_other_files(cache: GraphragCache) -> dict[str, int]:
+    """Return the number of files in each folder of the cache from which no reply is read.
+
+    A folder is named by its path below the cache, which is "." itself.
+    """
     numbers: dict[str, int] = {}
     for path in sorted(cache.folder.iterdir()):
-        if not path.is_dir() or path.name in FROM_TABLES:
-            continue
-        number = len(list(path.iterdir()))
-        if number > 0:
-            numbers[path.name] = number
-    return numbers
+        if not path.is_dir():
+            numbers["."] = numbers.get(".", 0) + 1
+        elif path.name != STEP:
+            numbers[path.name] = _count_files(path)
+    for path in sorted((cache.folder / STEP).iterdir()):
+        if path.is_dir():
+            numbers[f"{STEP}/{path.name}"] = _count_files(path)
+    return {name: number for name, number in numbers.items() if number}
+
+
+def _count_files(folder: Path) -> int:
+    return sum(1 for path in folder.rglob("*") if not path.is_dir())
 
 
 def _read_settings(path: Path) -> Mapping[str, Any]:

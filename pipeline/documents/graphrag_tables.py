@@ -52,6 +52,7 @@ TABLES: Mapping[str, _Table] = {
             "title": ("title",),
             "creation_date": ("creation_date",),
             "metadata": ("raw_data", "metadata", "attributes"),
+            "text_unit_ids": ("text_unit_ids",),
         },
     ),
     "text_units": _Table(

@@ -8,7 +8,7 @@ import pandas as pd
 from pipeline.documents.graphrag_cache import explain_closed_cache, has_replies, open_cache
 from pipeline.engine.documents.row_deletions import IMPORTED_FILES
 from pipeline.engine.workflow import OF_GRAPHRAG, Workflow
-from pipeline.errors import counted
+from pipeline.errors import UsageError, counted
 from pipeline.runs.services import Services
 
 OF_TABLES, OF_REPLIES = "graphrag", "graphrag_cache"
@@ -21,22 +21,21 @@ def choose_workflow(project: Services, folder: Path) -> tuple[str, list[str]]:
     """Return the workflow that takes most of an index, and notes about what stands against more.
 
     A project that has taken the tables alone goes on with them, as its stores were loaded so.
+    Raises UsageError if the project has taken replies, and the index has none of them any more.
     Raises as ``open_cache`` and ``has_replies``.
     """
-    cache = open_cache(folder)
-    if cache is None:
-        closed = explain_closed_cache(folder)
-        return OF_TABLES, [f"not taken: replies in {closed}"] if closed else []
-    if not has_replies(cache, folder):
-        number = len(cache.list_names())
-        if not number:
-            return OF_TABLES, []
-        return OF_TABLES, [
-            f"not taken: {counted(number, 'reply', 'replies')} in {cache.folder}, which are not"
-            " about these passages: its prompt or types of entities have changed"
-        ]
-    has_tables = bool(project.snapshots.manifest(OF_TABLES).tables)
-    if has_tables and not project.snapshots.manifest(OF_REPLIES).tables:
+    has_taken_replies = bool(project.snapshots.manifest(OF_REPLIES).tables)
+    obstacle = _find_obstacle(folder)
+    if obstacle is not None:
+        if has_taken_replies:
+            raise UsageError(
+                f"import graphrag: workflow '{OF_REPLIES}' has taken replies of a cache, and now"
+                f" there are none: {obstacle or 'there is no cache'}; put the cache, its"
+                f" settings.yaml and its prompt back, or take the tables alone by --workflow"
+                f" {OF_TABLES}"
+            )
+        return OF_TABLES, [f"not taken: {obstacle}"] if obstacle else []
+    if project.snapshots.manifest(OF_TABLES).tables and not has_taken_replies:
         return OF_TABLES, [
             f"not taken: replies in the cache, as workflow '{OF_TABLES}' has run before;"
             f" --workflow {OF_REPLIES} takes them, and files of the input folder can join"
@@ -47,6 +46,24 @@ def choose_workflow(project: Services, folder: Path) -> tuple[str, list[str]]:
             " from a new project"
         ]
     return OF_REPLIES, []
+
+
+def _find_obstacle(folder: Path) -> str | None:
+    """Return where replies are that cannot be taken, and why. Return "" if there is no reply, and
+    None if replies can be taken."""
+    cache = open_cache(folder)
+    if cache is None:
+        closed = explain_closed_cache(folder)
+        return f"replies in {closed}" if closed else ""
+    if has_replies(cache, folder):
+        return None
+    number = len(cache.list_names())
+    if not number:
+        return ""
+    return (
+        f"{counted(number, 'reply', 'replies')} in {cache.folder}, which are not about these"
+        " passages: its prompt or types of entities have changed"
+    )
 
 
 def note_place(project: Services, folder: Path) -> list[str]:
@@ -87,7 +104,9 @@ def note_left_out(rejects: pd.DataFrame) -> list[str]:
     # a reply is its file. An unfinished document has its own name, which may look like either.
     table_of_row = found["row_id"].str.extract(r"^(cache/\w+(?=/)|\w+(?=\[))", expand=False)
     is_unfinished = found["reason"] == "unfinished"
-    table_of_row = table_of_row.mask(is_unfinished, "documents").fillna(found["step"])
+    # Other rejects of the verbs that read an index are of documents, by name.
+    others = found["step"].mask(found["step"].isin(OF_GRAPHRAG), "documents")
+    table_of_row = table_of_row.mask(is_unfinished, "documents").fillna(others)
     rows = found.assign(table=table_of_row)[~is_file]
     for (table, reason), group in rows.groupby(["table", "reason"], sort=True):
         number = counted(len(group), "row")

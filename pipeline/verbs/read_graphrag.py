@@ -24,6 +24,7 @@ from pipeline.contract.schemas import (
 )
 from pipeline.documents.graphrag import (
     GraphragRejects,
+    find_missing_units,
     find_units,
     read_documents,
     read_units,
@@ -113,6 +114,8 @@ def read_graphrag(params: GraphragParams, tokenizer: Tokenizer) -> tuple[pd.Data
     tables = read_graphrag_tables(folder)
     rejects = GraphragRejects()
     documents = read_documents(tables["documents"], rejects)
+    for place, fact in find_missing_units(tables).values():
+        rejects.add("documents", place, "record", "dangling", fact)
     known_units, units = read_units(tables["text_units"], documents, tokenizer, rejects)
     entities, ids = _read_entities(tables["entities"], known_units, rejects)
     relationships = _read_relationships(tables["relationships"], entities, known_units, rejects)

@@ -166,5 +166,5 @@ def remove_replies(folder: Path, passage: str) -> None:
     """Remove the replies about a passage of the project from its cache."""
     cache = open_cache(folder)
     assert cache is not None
-    for reply in cache.replies_about(passage):
+    for reply in cache.replies_about(passage).replies:
         (cache.folder / "extract_graph" / reply.name).unlink()

@@ -193,6 +193,21 @@ def test_an_optional_file_that_lacks_a_column_is_refused_by_name(
         changed(change, tmp_path)
 
 
+def test_a_document_that_lacks_text_units_is_told(tmp_path: Path):
+    def change(tables: Tables) -> None:
+        tables["documents"] += [tables["documents"][0] | {"id": "d2", "text_unit_ids": []}]
+        tables["documents"] += [tables["documents"][0] | {"id": "d3", "text_unit_ids": ["u9"]}]
+        tables["documents"] += [
+            tables["documents"][0] | {"id": "d4", "text_unit_ids": [], "text": ""}
+        ]
+
+    found = changed(change, tmp_path)
+    assert sorted(reasons(found)) == [
+        ("documents[1]", "record", "dangling"),
+        ("documents[2]", "record", "dangling"),
+    ]
+
+
 def test_incomplete_rows_are_rejects(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["documents"] += [

@@ -68,19 +68,136 @@ def test_what_is_not_taken_is_told(index: Path):
     (index / "cache" / "extract_graph" / "other_v4").write_text("{}", "utf-8")
     (index / "cache" / "summarize_descriptions").mkdir(exist_ok=True)
     (index / "cache" / "summarize_descriptions" / "one_v4").touch()
+    (index / "cache" / "stray_v4").touch()
+    (index / "cache" / "extract_graph" / "dead_v4").symlink_to("/nowhere")
+    older = index / "cache" / "extract_graph" / "older"
+    older.mkdir()
+    for name in ("one_v4", "two_v4"):
+        (older / name).touch()
     rejects = read(index)["rejects"].set_index("row_id")["message"]
-    assert "1 file not read, damaged or about no passage" in rejects["cache/extract_graph"]
+    assert "2 files not read, damaged: dead_v4, other_v4" in rejects["cache/extract_graph"]
+    assert "2 files, not read" in rejects["cache/extract_graph/older"]
+    assert "1 file, not read" in rejects["cache"]
     assert "not read" in rejects["cache/summarize_descriptions"]
-    assert not any("extract_claims" in row for row in rejects.index)
+    assert not any("community_reporting" in row for row in rejects.index)
+    # GraphRAG 3.3.0 asks for more claims, and throws the replies away.
+    assert "covariates has 8 claims of the first questions" in rejects["cache/extract_claims"]
 
 
-def test_answers_whether_there_is_more_are_told_apart_from_damage(index: Path):
+def test_replies_whose_tables_are_gone_are_told(index: Path):
+    for name in ("community_reports", "covariates"):
+        (index / "output" / f"{name}.parquet").unlink()
+    rejects = read(index)["rejects"].set_index("row_id")["message"]
+    assert "3 files, not read; community_reports has 0" in rejects["cache/community_reporting"]
+    assert "16 files, not read; covariates has 0 claims" in rejects["cache/extract_claims"]
+
+
+def reply_of(index: Path, number: int = 0, passage: str = BELL) -> Path:
+    """The file with a reply about a passage: the first one, or that to a further question."""
+    cache = open_cache(index)
+    assert cache is not None
+    return cache.folder / "extract_graph" / cache.replies_about(passage).replies[number].name
+
+
+def edit_reply(path: Path, content: object, finish_reason: str = "stop") -> None:
+    choices = [{"finish_reason": finish_reason}]
+    response = {"content": content, "choices": choices}
+    path.write_text(json.dumps({"result": {"response": response}}), "utf-8")
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")])
+def test_a_further_question_without_a_reply_is_told(index: Path, damage: Callable[[Path], object]):
+    damage(reply_of(index, 1))
+    found = read(index)
+    assert len(found["documents"]) == 6
+    message = found["rejects"].set_index("row_id")["message"]["bell.txt"]
+    assert "1 passage without the reply to a further question" in str(message)
+
+
+def test_an_index_without_further_questions_lacks_none(index: Path):
+    settings = index / "settings.yaml"
+    settings.write_text(settings.read_text("utf-8").replace("max_gleanings: 1", "max_gleanings: 0"))
+    texts = pd.read_parquet(index / "output" / "text_units.parquet")["text"]
+    firsts = {reply_of(index, 0, text).name for text in texts}
+    settings.write_text(settings.read_text("utf-8").replace("max_gleanings: 0", "max_gleanings: 1"))
+    for path in (index / "cache" / "extract_graph").iterdir():
+        if path.name not in firsts:
+            path.unlink()
+    assert not any("further question" in one for one in read(index)["rejects"]["message"])
+
+
+def test_a_reply_at_the_limit_of_tokens_is_told(index: Path):
+    path = reply_of(index, 1)
+    edit_reply(path, '("entity"<|>Far Point<|>GEO<|>It is far.)', "length")
+    found = read(index)
+    assert "Far Point" in set(found["extractions"]["name"])
+    cut = found["rejects"][found["rejects"]["reason"] == "truncated"]
+    assert cut["row_id"].tolist() == [f"cache/extract_graph/{path.name}"]
+
+
+@pytest.mark.parametrize("content", [["a"], {"entity": 1}, 5, True])
+def test_no_text_is_made_of_a_reply_that_is_none(index: Path, content: object):
+    edit_reply(reply_of(index), content)
+    rejects = read(index)["rejects"].set_index("row_id")
+    assert rejects.loc["bell.txt", "reason"] == "unfinished"
+
+
+def test_entities_that_no_reply_names_are_told(index: Path):
+    assert not any(row.startswith("entities") for row in read(index)["rejects"]["row_id"])
+    edit_reply(reply_of(index), '("entity"<|>Ida Vale<|>PERSON<|>She is told of.)')
+    rejects = read(index)["rejects"]
+    told = rejects[rejects["row_id"].str.startswith("entities[")]["message"]
+    assert len(told) == 1
+    assert "2 of 12 entities are named by no reply about their passages" in told.iloc[0]
+
+
+def drop_units(index: Path, document: str, keep: int) -> None:
+    """Leave some of the text units of a document, as in a table that is being written."""
+    documents = pd.read_parquet(index / "output" / "documents.parquet").set_index("title")
+    path = index / "output" / "text_units.parquet"
+    units = pd.read_parquet(path)
+    is_dropped = units["document_id"] == documents.loc[document, "id"]
+    units[~is_dropped | (is_dropped.cumsum() <= keep)].to_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("document", "keep", "fact"),
+    [
+        ("bell.txt", 0, "it lacks 1 text unit of 1"),
+        ("long.txt", 1, "it lacks 1 text unit of 2"),
+    ],
+)
+def test_a_document_without_all_its_text_units_is_left_out(
+    index: Path, document: str, keep: int, fact: str
+):
+    drop_units(index, document, keep)
+    found = read(index)
+    assert document_id(document) not in set(found["documents"]["id"])
+    told = found["rejects"].set_index("row_id").loc[document]
+    assert str(told["reason"]) == "unfinished"
+    assert fact in str(told["message"])
+
+
+def test_answers_whether_there_is_more_are_read(index: Path):
     settings = index / "settings.yaml"
     text = settings.read_text("utf-8")
     settings.write_text(text.replace("max_gleanings: 1", "max_gleanings: 2"), "utf-8")
-    (index / "cache" / "extract_graph" / "other_v4").write_text("{}", "utf-8")
-    message = read(index)["rejects"].set_index("row_id")["message"]["cache/extract_graph"]
-    assert "1 file not read, damaged, about no passage, or an answer whether" in message
+    cache = open_cache(index)
+    assert cache is not None
+    first, gleaned = cache.replies_about(BELL).replies
+    messages: list[Message] = [
+        {"role": "user", "content": cache.prompt.format(input_text=BELL.strip(),
+                                                        entity_types=cache.types)},
+        {"role": "assistant", "content": first.content, "refusal": None},
+        {"role": "user", "content": CONTINUE},
+        {"role": "assistant", "content": gleaned.content, "refusal": None},
+        {"role": "user", "content": LOOP},
+    ]  # fmt: skip
+    edit_reply(cache.folder / "extract_graph" / name_of_reply(messages), "N")
+    rejects = read(index)["rejects"].set_index("row_id")["message"]
+    assert "cache/extract_graph" not in rejects.index
+    assert "bell.txt" not in rejects.index
+    assert "lamp.txt" in rejects.index, "it has no answer whether there is more"
 
 
 def test_a_document_with_a_passage_without_a_reply_is_left_out(index: Path):
@@ -112,19 +229,18 @@ def test_replies_about_other_passages_of_an_unfinished_document_are_told(index: 
 
 
 def damage_reply(index: Path) -> None:
-    cache = open_cache(index)
-    assert cache is not None
-    reply = cache.replies_about(BELL)[0]
-    (cache.folder / "extract_graph" / reply.name).write_text('{"result": ', "utf-8")
+    reply_of(index).write_text('{"result": ', "utf-8")
 
 
 def test_a_damaged_reply_is_none(index: Path):
+    reply_name = reply_of(index).name
     damage_reply(index)
     found = read(index)
     assert found["rejects"].set_index("row_id").loc["bell.txt", "reason"] == "unfinished"
     message = found["rejects"].set_index("row_id").loc["cache/extract_graph", "message"]
     # The reply to the further question, which is made of the damaged one, is not found either.
-    assert "2 files not read, damaged" in str(message)
+    assert "1 file not read, about no passage" in str(message)
+    assert f"1 file not read, damaged: {reply_name}" in str(message)
 
 
 def break_prompt(index: Path) -> None:
@@ -165,12 +281,27 @@ def keep_cache_in_sqlite(index: Path) -> None:
     (index / "settings.yaml").write_text("cache: {type: sqlite}", "utf-8")
 
 
+def keep_cache_in_a_cloud(index: Path) -> None:
+    (index / "settings.yaml").write_text("cache: {storage: {type: blob}}", "utf-8")
+
+
+def name_the_cache_by_a_variable(index: Path) -> None:
+    (index / "settings.yaml").write_text("cache: {storage: {base_dir: '${CACHE}'}}", "utf-8")
+
+
+def name_other_tables(index: Path) -> None:
+    (index / "settings.yaml").write_text("output_storage: {base_dir: other}", "utf-8")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (forget_settings, "cache/extract_graph, as there is no settings.yaml beside it"),
         (forget_prompt, "cache/extract_graph, as extract_graph.prompt of settings.yaml names no"),
         (keep_cache_in_sqlite, "as only one of type json is read"),
+        (keep_cache_in_a_cloud, "as only one in a folder is read"),
+        (name_the_cache_by_a_variable, "let cache.storage.base_dir of settings.yaml name the"),
+        (name_other_tables, "names another folder of tables than this one"),
         (remove_cache, ""),
     ],
 )
@@ -178,7 +309,7 @@ def test_a_cache_that_is_not_opened_is_told(
     index: Path, change: Callable[[Path], None], reason: str
 ):
     change(index)
-    assert open_cache(index) is None
+    assert open_cache(index / "output") is None
     found = explain_closed_cache(index / "output")
     assert reason in found
     assert bool(found) == bool(reason)
@@ -188,6 +319,15 @@ def fits(folder: Path) -> bool:
     cache = open_cache(folder)
     assert cache
     return has_replies(cache, folder)
+
+
+def test_tables_further_below_their_project_have_its_cache(index: Path):
+    (index / "data").mkdir()
+    tables = (index / "output").rename(index / "data" / "tables")
+    settings = index / "settings.yaml"
+    text = settings.read_text("utf-8")
+    settings.write_text(text.replace('base_dir: "output"', "base_dir: data/tables"), "utf-8")
+    assert fits(tables)
 
 
 def test_another_prompt_fits_no_reply(index: Path):
@@ -220,5 +360,5 @@ def test_a_second_gleaning_follows_if_the_model_said_so(tmp_path: Path, answer: 
             # GraphRAG leaves the answer to this question out of the messages that follow.
             messages.append({"role": "assistant", "content": reply, "refusal": None})
         messages.append({"role": "user", "content": question})
-    found = [reply.content for reply in cache.replies_about(" Ada. ")]
+    found = [reply.content for reply in cache.replies_about(" Ada. ").replies]
     assert found == ["one", "two", "three"][:number]

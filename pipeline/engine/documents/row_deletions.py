@@ -40,7 +40,7 @@ GUARDED: Mapping[str, Mapping[str, str]] = {
         "described_entities": "entities.parquet",
         "described_relationships": "relationships.parquet",
     },
-    READ_GRAPHRAG_CACHE: _OF_GRAPHRAG,
+    READ_GRAPHRAG_CACHE: {**_OF_GRAPHRAG, "extractions": "cache/extract_graph"},
     READ_LIGHTRAG: {"extractions": "kv_store_llm_response_cache.json"},
 }
 """The outputs of a verb whose rows must not be gone unless it is meant, with their files."""
