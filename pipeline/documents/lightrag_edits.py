@@ -81,43 +81,77 @@ def fold(text: str) -> str:
 
 @dataclass(frozen=True)
 class ReadRows:
-    """The nodes of a graph of which every reply is read, and the edges of which one is not.
+    """The nodes and edges of a graph, by keys, and those of them whose edits may not be found.
 
-    ``names`` has the keys of the nodes, ``unread_pairs`` the pairs of the edges. A node without a
-    passage is not among them: whether it is taken depends on its neighbours. ``is_whole`` says that
-    the index has every document finished, with all replies.
+    An edit of an ``unread`` node or edge may not be found, since a reply about it is not there. A
+    node that a person has made is unread if a neighbour is. ``is_whole`` says that the index has
+    every document finished, with all replies.
     """
 
     names: frozenset[str]
+    unread_names: frozenset[str]
+    pairs: frozenset[tuple[str, ...]]
     unread_pairs: frozenset[tuple[str, ...]]
     is_whole: bool
 
-    def has(self, *names: str) -> bool:
-        """Check that an edit of the node with this name, or of the edge of two, would be found."""
-        if self.is_whole:
-            return True
-        keys = tuple(sorted(map(fold, names)))
-        return self.names.issuperset(keys) and keys not in self.unread_pairs
+    def shows_node(self, name: str) -> bool:
+        """Check that an edit of the node with this name would be found."""
+        key = fold(name)
+        return self.is_whole or (key in self.names and key not in self.unread_names)
+
+    def shows_edge(self, source: str, target: str) -> bool:
+        """Check that an edit of the edge between these nodes would be found."""
+        pair = tuple(sorted((fold(source), fold(target))))
+        is_read = pair in self.pairs and pair not in self.unread_pairs
+        return self.is_whole or (is_read and self.shows_node(source) and self.shows_node(target))
+
+    def lacks_edge(self, source: str, target: str) -> bool:
+        """Check that both nodes are there, and no edge between them."""
+        keys = sorted((fold(source), fold(target)))
+        return self.names.issuperset(keys) and tuple(keys) not in self.pairs
 
 
 def find_read_rows(rows: Iterable[Row], unread: frozenset[str], is_whole: bool) -> ReadRows:
-    """Return the rows of a graph that come from none of the passages ``unread``."""
+    """Return which rows of a graph come from none of the passages ``unread``."""
     names: set[str] = set()
-    unread_pairs: set[tuple[str, ...]] = set()
+    made: set[str] = set()
     unread_names: set[str] = set()
+    pairs: set[tuple[str, ...]] = set()
+    unread_pairs: set[tuple[str, ...]] = set()
     for row in rows:
         passages = _passages_of(row)
-        is_unread = not passages or not unread.isdisjoint(passages)
+        is_unread = not unread.isdisjoint(passages)
         if "source" in row and "target" in row:
-            if is_unread and passages:
+            pairs.add(_pair_of(row))
+            if is_unread:
                 unread_pairs.add(_pair_of(row))
         elif row.get("name"):
             key = fold(str(row["name"]))
             names.add(key)
             if is_unread:
                 unread_names.add(key)
-    # Names may differ by case alone, so that one key has several nodes.
-    return ReadRows(frozenset(names - unread_names), frozenset(unread_pairs), is_whole)
+            elif not passages:
+                made.add(key)
+    _spread_to_made(unread_names, made, pairs)
+    return ReadRows(
+        frozenset(names), frozenset(unread_names), frozenset(pairs), frozenset(unread_pairs),
+        is_whole,
+    )  # fmt: skip
+
+
+def _spread_to_made(
+    unread_names: set[str], made: set[str], pairs: Iterable[tuple[str, ...]]
+) -> None:
+    """Add the nodes that a person has made and that edges connect with unread ones."""
+    neighbours: defaultdict[str, set[str]] = defaultdict(set)
+    for pair in pairs:
+        for one, other in (pair, pair[::-1]):
+            neighbours[one].add(other)
+    waiting = list(unread_names)
+    while waiting:
+        found = (neighbours[waiting.pop()] & made) - unread_names
+        unread_names |= found
+        waiting += found
 
 
 def find_edits(

@@ -52,7 +52,7 @@ BY = "import lightrag"
 """The name in the corrections that an import makes."""
 NO_PATH = frozenset({"", "unknown_source"})
 """Paths of documents that LightRAG was given as a text."""
-NOTHING_READ = ReadRows(frozenset(), frozenset(), is_whole=False)
+NOTHING_READ = find_read_rows((), frozenset(), is_whole=False)
 """The rows that are read of a graph that cannot be read."""
 SHOWN = 120
 """The number of characters of a record or name that a message shows."""
