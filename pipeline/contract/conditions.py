@@ -34,6 +34,8 @@ OF_ENTITIES = "entity."
 """The beginning of a field that is a property of entities."""
 COMPARED_DATES = frozenset({"=", "<", "<=", ">", ">=", "in"})
 """The operators that compare dates as spans of days."""
+ORDERING = frozenset({"<", "<=", ">", ">="})
+"""The operators that say which of two values is greater."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
@@ -60,6 +62,39 @@ def refuse_properties(where: Mapping[str, Any], reason: str) -> None:
     for field in where:
         if property_of(field):
             raise ValueError(f"'{field}': {reason}; name fields of documents only")
+
+
+def refuse_no_dates(where: Conditions) -> None:
+    """Raise ValueError if DATE is to be before or after a value that is neither date nor number.
+
+    Such a condition would hold of no document, without a word. A number may be meant for metadata.
+    """
+    for operator, operand in _list_orders(where.get(DATE, {})):
+        if not parse_date(operand):
+            raise ValueError(
+                f"'{DATE}' {operator} {operand}: no date; write one as 2024-05-31, 2024-05 or 2024"
+            )
+
+
+def list_orders_of_texts(where: Conditions) -> list[str]:
+    """Return the conditions that order metadata by a value that is neither number nor date.
+
+    They are right where the metadata are texts. Where these are numbers, they hold by chance.
+    """
+    found: list[str] = []
+    for field, condition in where.items():
+        if field in (*OWN, DATE) or property_of(field):
+            continue
+        for operator, operand in _list_orders(condition):
+            if not parse_date(operand):
+                found.append(f"'{field}' {operator} {operand}")
+    return found
+
+
+def _list_orders(condition: Operators) -> list[tuple[str, str]]:
+    """Return the operators of a condition that order, with operands that are no numbers."""
+    orders = [(name, as_text(operand)) for name, operand in condition.items() if name in ORDERING]
+    return [(name, text) for name, text in orders if not is_number(text)]
 
 
 def operators(field: str, wanted: Any) -> dict[str, Any]:

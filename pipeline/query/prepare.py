@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pipeline.contract.conditions import list_orders_of_texts
 from pipeline.errors import OtherVectorsError
 from pipeline.models.base import Reranker
 from pipeline.query import formats
@@ -97,6 +98,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
             *((absence,) if absence else ()),
             *rerank_notes,
             *store_notes,
+            *_note_orders_of_texts(request, chunks),
             *note_dropped_sections(context, request),
         ),
         most_calls=1 if keywords.reply is None else 2,
@@ -104,6 +106,16 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
         absence=absence,
     )
     return replace(prepared, citable=list_citable(context)) if request.mixed else prepared
+
+
+def _note_orders_of_texts(request: QueryRequest, chunks: Sequence[Passage]) -> tuple[str, ...]:
+    """Return a note where nothing was found and a condition may compare texts with numbers."""
+    orders = [] if chunks else list_orders_of_texts(request.where)
+    return tuple(
+        f"where: {order} compares texts; if numbers or dates are meant, write one, as 2020 or"
+        " 2020-05-31"
+        for order in orders
+    )
 
 
 def _find_keywords(request: QueryRequest, resources: QueryResources) -> Keywords:

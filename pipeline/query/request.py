@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.contract.conditions import DATE, operators, property_of
+from pipeline.contract.conditions import DATE, operators, property_of, refuse_no_dates
 from pipeline.errors import UsageError
 from pipeline.settings.query_options import QueryOptions, QuerySettings
 from pipeline.settings.validation import explain
@@ -73,6 +73,7 @@ def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
             f"{len(in_words):,} dates in words; a request may have {MOST_DATES_IN_WORDS}; write"
             " them as 2024-05-31"
         )
+    refuse_no_dates(conditions)
     for field, condition in conditions.items():
         pattern = condition.get("matches", "")
         n_wildcards = sum(pattern.count(sign) for sign in "*?[")

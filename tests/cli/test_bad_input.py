@@ -55,6 +55,11 @@ def test_a_missing_folder(project: ProjectFolder) -> None:
     assert "data/elsewhere" in complaint
 
 
+def test_a_condition_that_orders_dates_by_a_word(project: ProjectFolder) -> None:
+    complaint = _fails(project, 2, "query", "Who?", "--where", "date >= banana")
+    assert "'date' >= banana: no date; write one as 2024-05-31" in complaint
+
+
 def test_an_unknown_key(project: ProjectFolder) -> None:
     project.edit_settings(quary={"mode": "local"})
     assert "did you mean 'query'" in _fails(project, 2, "plan", "fast")

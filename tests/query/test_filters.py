@@ -102,3 +102,13 @@ def test_several_conditions_hold_together(project: Project):
         "Who was it?", mode="naive", where={"secret": False, "year": {">=": 1871, "<": 1872}}
     )
     assert [entry["title"] for entry in found["references"]] == ["school"]
+
+
+def test_where_nothing_is_found_an_order_of_texts_is_noted(project: Project):
+    found = project.query_data("Who was it?", mode="naive", where={"year": {">": "banana"}})
+    assert not found["chunks"]
+    [note] = [note for note in found["notes"] if note.startswith("where: ")]
+    assert note.startswith("where: 'year' > banana compares texts; if numbers or dates are meant")
+    found = project.query_data("Who was it?", mode="naive", where={"year": {"<": "banana"}})
+    assert found["chunks"]
+    assert not any(note.startswith("where: ") for note in found["notes"])

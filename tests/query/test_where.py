@@ -1,5 +1,6 @@
 import pytest
 
+from pipeline.contract.conditions import list_orders_of_texts, operators
 from pipeline.errors import UsageError
 from pipeline.query.condition_lines import read_conditions
 from pipeline.query.request import build_request
@@ -86,6 +87,53 @@ def test_a_malformed_condition_is_refused_with_its_place_and_a_cure(line: str, f
 def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
     with pytest.raises(UsageError, match="is in no document"):
         build_request("Who?", QuerySettings(), {"where": where})
+
+
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("value", ["banana", "", "2024-13", "12:30", True])
+def test_a_value_that_is_no_date_is_refused_where_dates_are_ordered(operator: str, value: object):
+    with pytest.raises(
+        UsageError, match=rf"'date' {operator} .*: no date; write one as 2024-05-31"
+    ):
+        build_request("Who?", QuerySettings(), {"where": {"date": {operator: value}}})
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"date": {">=": "2024-05-01"}},
+        {"date": {">=": "May 2024"}},
+        {"date": {">=": 2024}},
+        # A time of day, a number and words are compared with the date in metadata.
+        {"date": {"<": "2024-05-01T12:00:00"}},
+        {"date": {"<": 1714521600}},
+        {"date": "unknown"},
+        {"date": {"!=": "unknown"}},
+        {"date": ["2024", "unknown"]},
+        {"date": {"matches": "20*"}},
+        # A key of other metadata may have texts and numbers.
+        {"grade": {">=": "B"}},
+        {"title": {">=": "M"}},
+    ],
+)
+def test_other_values_go_on_to_be_compared(where: dict[str, object]):
+    assert build_request("Who?", QuerySettings(), {"where": where}).where
+
+
+@pytest.mark.parametrize(
+    ("where", "noted"),
+    [
+        ({"year": {">=": "banana"}}, ["'year' >= banana"]),
+        ({"year": {">=": "banana", "<": "apple"}}, ["'year' >= banana", "'year' < apple"]),
+        ({"year": {">=": "2020"}}, []),
+        ({"reviewed": {">=": "2020-05-01"}}, []),
+        ({"year": "banana", "title": {">": "banana"}, "date": {">": "banana"}}, []),
+        ({"entity.height": {">": "banana"}}, []),
+    ],
+)
+def test_an_order_of_texts_is_known(where: dict[str, object], noted: list[str]):
+    conditions = {field: operators(field, wanted) for field, wanted in where.items()}
+    assert list_orders_of_texts(conditions) == noted
 
 
 @pytest.mark.parametrize(

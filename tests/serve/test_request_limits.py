@@ -20,6 +20,7 @@ TOO_MUCH: dict[str, dict[str, Any]] = {
     "a long field": {"where": {"x" * 1001: "x"}},
     "dates in words": {"where": {"date": DATES_IN_WORDS}},
     "values of properties in words": {"where": {"entity.founded": {"not in": DATES_IN_WORDS}}},
+    "an order by no date": {"where": {"date": {">=": "banana"}}},
     "wildcards": {"where": {"field": {"matches": "*x" * 51}}},
     "a pattern within a list": {"where": {"title": {"matches": "?" * 51}}},
     "names": {"ll_keywords": ["x"] * 101},
@@ -58,7 +59,7 @@ def test_by_tools(chatting: Project):
     ]
     _, results = call(mcp_of(chatting, queries), *calls)
     asyncio.run(queries.close())
-    assert len(calls) == 19
+    assert len(calls) == 21
     assert all(result.is_error for result in results)
 
 
