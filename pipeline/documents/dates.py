@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.text.dates import iso_date, parse_date
+from pipeline.text.written_dates import find_dates
 
 DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name", "file_time"]
 """The origins of a document's date."""
@@ -37,6 +38,8 @@ _IN_NAME = (
 _YEAR_AT_THE_BEGINNING = re.compile(rf"{_YEAR}(?:[-_. ]\D.*)?")
 _YEAR_AT_THE_END = re.compile(rf"(?=.*[^\W\d_A-Z]).*\D[-_. ]{_YEAR}")
 """A year behind other words; behind capitals alone it may be a number, as in IMG_2031."""
+_BETWEEN_WORDS = re.compile(r"_|(?<=[^\W\d])[-.]|[-.](?=[^\W\d])")
+"""A line or a dot beside a letter; those between numbers belong to a date."""
 _OF_PDF = re.compile(
     r"(?:D:)?(?P<year>\d{4})(?P<month>\d\d)?(?P<day>\d\d)?(?:\d{2,6}(?:[Z+-].*)?)?"
 )
@@ -128,8 +131,8 @@ def date_of_mail(text: str) -> str:
 def date_in_name(stem: str) -> str:
     """Return the date in a file's name without its suffix, or "".
 
-    It is a day (2024-05-03, 20240503, 03.05.2024), a month (2024-05), or a year that begins or ends
-    the name.
+    It is a day (2024-05-03, 20240503, 03.05.2024, 3 May 2024), a month (2024-05, May 2024), or a
+    year that begins or ends the name. Of several days and months in words the first counts.
     """
     for pattern in _IN_NAME:
         for found in pattern.finditer(stem):
@@ -137,6 +140,10 @@ def date_in_name(stem: str) -> str:
             date = iso_date(parts["year"], parts["month"], parts.get("day"))
             if date:
                 return date
+    # Names of files often have a line between words, which texts do not have.
+    in_words = find_dates(_BETWEEN_WORDS.sub(" ", stem))
+    if in_words:
+        return in_words[0].iso
     year = _YEAR_AT_THE_BEGINNING.fullmatch(stem) or _YEAR_AT_THE_END.fullmatch(stem)
     return year["year"] if year else ""
 

@@ -21,7 +21,9 @@ def answer_tokens(text: str) -> Tokens:
     SQuAD removes the punctuation of ASCII; here punctuation and symbols of all scripts are removed.
     Each character of Chinese and Japanese text, which has no spaces between words, is a token.
     """
-    letters = [character for character in text.lower() if not _is_punctuation(character)]
+    # An accent may be a character of its own, as in texts of PDF files, and a digit a wide one.
+    normal = unicodedata.normalize("NFKC", text).lower()
+    letters = [character for character in normal if not _is_punctuation(character)]
     without_articles = _ARTICLE.sub(" ", "".join(letters))
     tokens: list[str] = []
     for word in without_articles.split():

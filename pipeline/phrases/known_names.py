@@ -64,19 +64,21 @@ class _NameChange(NamedTuple):
 
 def _compare_names(before: pd.DataFrame, now: pd.DataFrame) -> _NameChange:
     """Compare the names of the documents before and now, and what links lead to."""
-    rows_before = title_rows(before)
-    names_before = names_of_documents(rows_before)
-    targets_before = link_targets(rows_before, names_before)
-
-    rows_now = title_rows(now)
-    names_now = names_of_documents(rows_now)
-    targets_now = link_targets(rows_now, names_now)
-
+    names_before, targets_before = _names_and_targets(title_rows(before))
+    names_now, targets_now = _names_and_targets(title_rows(now))
     # Items that only one of the two has: a document with new names is among them twice.
     changed_names = names_before.items() ^ names_now.items()
     changed_targets = targets_before.items() ^ targets_now.items()
     moved = {key for key, _ in changed_targets}
     return _NameChange(changed_names, moved)
+
+
+# The text units come batch by batch, with the titles of all documents before and now each time.
+@lru_cache(maxsize=2)
+def _names_and_targets(documents: tuple[TitleRow, ...]) -> tuple[dict[str, Names], dict[str, str]]:
+    """Return the names of the documents by their ids, and what links lead to."""
+    named = names_of_documents(documents)
+    return named, link_targets(documents, named)
 
 
 def _links_differ(text_units: pd.DataFrame, change: _NameChange) -> pd.Series:
@@ -87,8 +89,8 @@ def _links_differ(text_units: pd.DataFrame, change: _NameChange) -> pd.Series:
         return affected
     has_moved_link: list[bool] = []
     for text in text_units["text"]:
-        keys = {link.key for link in find_links(text)}
-        has_moved_link.append(not keys.isdisjoint(change.moved))
+        keys = chain.from_iterable(link.keys for link in find_links(text))
+        has_moved_link.append(any(key in change.moved for key in keys))
     return affected | pd.Series(has_moved_link, index=text_units.index, dtype=bool)
 
 
@@ -123,11 +125,11 @@ class KnownNames(NamedTuple):
 @lru_cache(maxsize=1)
 def find_known_names(documents: tuple[TitleRow, ...]) -> KnownNames:
     """Return the names of documents that count, a search for them, and what links lead to."""
-    named = names_of_documents(documents)
+    named, targets = _names_and_targets(documents)
     titles = [names.title for names in named.values()]
     aliases = chain.from_iterable(names.aliases for names in named.values())
     gazetteer = Gazetteer.of_titles(titles, aliases)
-    return KnownNames(named, gazetteer, link_targets(documents, named))
+    return KnownNames(named, gazetteer, targets)
 
 
 class LinkNames(NamedTuple):
@@ -145,8 +147,8 @@ class LinkNames(NamedTuple):
 @lru_cache(maxsize=1)
 def find_link_names(documents: tuple[TitleRow, ...]) -> LinkNames:
     """Return the names of the documents that count, and what links lead to."""
-    named = names_of_documents(documents)
+    named, targets = _names_and_targets(documents)
     own: dict[str, str] = {}
     for document_id, names in named.items():
         own[document_id] = title_name(names.title)
-    return LinkNames(own, link_targets(documents, named))
+    return LinkNames(own, targets)

@@ -40,6 +40,11 @@ class WrittenDate:
         return range(1, 32) if self.day is None else range(self.day, self.day + 1)
 
     @property
+    def iso(self) -> str:
+        """The date in ISO 8601."""
+        return iso_date(self.year, self.month, self.day)
+
+    @property
     def slashed_days(self) -> list[int]:
         """The days that 15/03/2024 and 03/15/2024 say without doubt, whichever order is meant."""
         return [day for day in self.days if day in LATER_THAN_MONTHS or day == self.month]

@@ -69,7 +69,7 @@ def _describe_links(text: str, own_name: str, known: LinkNames) -> Iterator[tupl
     for start, end in sentence_spans(text):
         sentence = text[start:end]
         for link in find_links(sentence):
-            target = known.targets.get(link.key)
+            target = link.follow(known.targets)
             if target is None or match_key(target) in seen:
                 continue
             seen.add(match_key(target))

@@ -17,6 +17,7 @@ from pipeline.contract.schemas import (
 )
 from pipeline.documents.headings import BETWEEN
 from pipeline.models.base import Tokenizer
+from pipeline.text.ids import is_syllabic
 from pipeline.text.sentences import Count, fitting_end
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 
@@ -26,6 +27,8 @@ OPENING = 1000
 LONGEST_VALUE = 60
 """The most characters of a value of the metadata, and of the aliases together."""
 _WORD = re.compile(r"\w+")
+_RECORD = re.compile(r"\.\w{1,10}#|\brow #\d")
+"""The sign of a title that is the place of a record: people.csv#42, or "table people, row #42"."""
 
 
 class HeaderParams(Params):
@@ -87,10 +90,10 @@ def compose_headers(
 
 
 def _title_of(document: Mapping[str, Any]) -> str:
-    """Return the title, or "" for the source of a record, which names nothing."""
+    """Return the title, or "" for the place of a record, which names nothing."""
     title = " ".join(document["title"].split())
-    is_source_of_record = document["title_from"] == "file_name" and "#" in title
-    return "" if is_source_of_record else title
+    is_place_of_record = document["title_from"] == "file_name" and _RECORD.search(title)
+    return "" if is_place_of_record else title
 
 
 def _without_repeats(names: list[str], text: str) -> list[str]:
@@ -99,11 +102,20 @@ def _without_repeats(names: list[str], text: str) -> list[str]:
     kept: list[str] = []
     for name in filter(None, names):
         key = _plain_words(name.rstrip("…"))
-        if key and f"{opening} ".startswith(f"{key} "):
+        if key and _begins_with(opening, key):
             opening = opening[len(key) :].lstrip()
         else:
             kept.append(name)
     return kept
+
+
+def _begins_with(opening: str, key: str) -> bool:
+    """Return whether a text begins with all words of a name, both as `_plain_words` gives them."""
+    if not opening.startswith(key):
+        return False
+    rest = opening[len(key) :]
+    # Han and kana have no spaces between words: the sentence goes on right behind the name.
+    return not rest or rest[0] == " " or is_syllabic(key[-1])
 
 
 def _plain_words(text: str) -> str:

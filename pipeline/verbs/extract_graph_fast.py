@@ -272,7 +272,7 @@ def _add_linked(
     linked: dict[str, None] = {}
     for mentions_of_sentence, sentence in zip(mentions, sentences, strict=True):
         for link in find_links(sentence.text):
-            name = targets.get(link.key)
+            name = link.follow(targets)
             if name is None:
                 continue
             key = match_key(name)

@@ -29,7 +29,13 @@ The estimate of .8 has a standard error of about .04.
 MOST_PAIRED = 50
 """The most documents with an equal band that are paired each with each.
 
-Of more, each is paired with the first alone: pairs grow with the square of their number.
+Of more, each is paired with its neighbours alone: pairs grow with the square of their number.
+"""
+NEIGHBOURS = MOST_PAIRED // 2
+"""The documents behind each one, by their ids, with which it is paired in a large band.
+
+A pair that is so near among all documents of a group is as near in each band, where some of them
+are missing. So every band that the two share is counted.
 """
 SHINGLES_AT_ONCE = 4096
 """Shingles that are permuted at once. A long text would otherwise take 2 kB for each shingle."""
@@ -87,13 +93,22 @@ def pair_in_bands(bands: pd.DataFrame) -> pd.DataFrame:
         documents_of[band].append(document)
     rows: list[tuple[str, str, str, str]] = []
     for band, documents in documents_of.items():
-        first, *others = sorted(documents)
+        documents.sort()
         if len(documents) <= MOST_PAIRED:
-            pairs = list(combinations([first, *others], 2))
+            pairs = list(combinations(documents, 2))
         else:
-            pairs = [(first, other) for other in others]
+            pairs = _pair_neighbours(documents)
         rows += [(digest(left, right), band, left, right) for left, right in pairs]
     return BAND_PAIRS.frame(rows)
+
+
+def _pair_neighbours(documents: list[str]) -> list[tuple[str, str]]:
+    """Return the pairs of each document with the next NEIGHBOURS of the list."""
+    pairs: list[tuple[str, str]] = []
+    for place, document in enumerate(documents):
+        neighbours = documents[place + 1 : place + 1 + NEIGHBOURS]
+        pairs += [(document, neighbour) for neighbour in neighbours]
+    return pairs
 
 
 def rate_pairs(
@@ -145,7 +160,7 @@ def find_near_duplicates(
     """Return the pairs of documents whose texts are nearly the same, with their resemblance.
 
     ``resemblance`` estimates the share of runs of three words that both have. Of more than 50
-    documents with an equal band, each is paired with the first alone.
+    documents with an equal band, each is paired with the 25 before and behind it by their ids.
     """
     return rate_pairs(pair_in_bands(hash_bands(documents, params)), params)
 

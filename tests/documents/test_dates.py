@@ -78,6 +78,10 @@ def test_the_time_of_a_file_is_its_date_only_if_settings_say_so(tmp_path: Path):
         ("IMG_2031", ""),
         ("202405031234", ""),
         ("2024-13-01", ""),
+        ("Minutes May 2024", "2024-05"),
+        ("minutes-may-2024", "2024-05"),
+        ("Protokoll_3._Mai_2024", "2024-05-03"),
+        ("2024年5月3日 会议", "2024-05-03"),
         ("doc-3", ""),
     ],
 )

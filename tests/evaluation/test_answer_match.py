@@ -23,6 +23,11 @@ def test_case_articles_punctuation_and_white_space_do_not_count():
     assert exact_match("Brack Institutes", ["Brack Institute"]) == 0
 
 
+def test_forms_of_one_character_are_equal():
+    assert exact_match("Zu\u0308rich", ["Z\u00fcrich"]) == 1
+    assert exact_match("１２", ["12"]) == 1
+
+
 def test_characters_are_the_tokens_of_chinese_and_japanese():
     assert answer_tokens("布拉克研究所，在GPT4城") == (*"布拉克研究所在", "gpt4", "城")
     assert exact_match("布拉克 研究所。", ["布拉克研究所"]) == 1

@@ -75,7 +75,14 @@ def test_the_metadata_of_a_document_are_read_once_for_all_its_text_units(
 
 def test_the_source_of_a_record_is_no_title():
     assert header_of("words", title="a.jsonl#3f", title_from="file_name") == ""
+    assert header_of("words", title="table cars, row #3", title_from="file_name") == ""
     assert header_of("words", title="Quarterly", title_from="file_name") == "Quarterly"
+    assert header_of("words", title="C# guide", title_from="file_name") == "C# guide"
+
+
+def test_a_title_without_spaces_between_words_is_not_repeated():
+    assert header_of("長城は長い。", title="長城") == ""
+    assert header_of("山は長城より高い。", title="長城") == "長城"
 
 
 def test_aliases_come_before_the_date_and_are_few():

@@ -11,6 +11,7 @@ from pipeline.text.shingles import compute_resemblance, hash_shingles
 from pipeline.verbs.find_near_duplicates import (
     MOST_PAIRED,
     N_BANDS,
+    NEIGHBOURS,
     TEXTS,
     NearDuplicateParams,
     find_near_duplicates,
@@ -49,11 +50,26 @@ def test_short_texts_are_not_compared_unless_the_params_say_so():
     assert len(find_near_duplicates(short, NearDuplicateParams(min_shingles=5))) == 1
 
 
-def test_of_many_equal_documents_each_is_paired_with_the_first():
+def test_of_many_equal_documents_each_is_paired_with_its_neighbours():
     count = MOST_PAIRED + 10
     found = find_near_duplicates(documents(*[POLICY] * count))
-    assert set(found["left_id"]) == {"doc-000"}
-    assert len(found) == count - 1
+    within = sum(min(NEIGHBOURS, count - 1 - place) for place in range(count))
+    assert len(found) == within
+    assert set(found["resemblance"]) == {1.0}
+
+
+def test_in_a_large_group_the_resemblance_of_neighbours_is_that_of_the_two_alone():
+    edited: list[list[str]] = []
+    for _ in range(3 * MOST_PAIRED):
+        words = list(POLICY)
+        words[CHANCE.randrange(len(words))] = CHANCE.choice(WORDS)
+        edited.append(words)
+    group = documents(*edited)
+    found = find_near_duplicates(group).set_index(["left_id", "right_id"])["resemblance"]
+    for place in range(0, len(group) - 1, 10):
+        two = group.iloc[place : place + 2]
+        (alone,) = find_near_duplicates(two)["resemblance"]
+        assert found[tuple(two["id"])] == alone
 
 
 def test_chinese_texts_are_compared_by_their_characters():
