@@ -26,10 +26,14 @@ DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 """A date as ISO 8601 writes it, with the precision that is known, at the beginning of a text."""
 ASKS_NEWEST = re.compile(
     r"\b(?:current|currently|latest|newest|most recent|up[- ]to[- ]date|as of|nowadays|"
-    r"aktuell\w*|neue?ste[nrsm]?|derzeit\w*|momentan|zurzeit|actuel\w*|actual\w*)\b|最新|目前|現在|现在",
+    r"aktuell\w*|neue?ste[nrsm]?|derzeit\w*|momentan|zurzeit|actuel\w*|actual(?:es|mente)|"
+    r"(?:el|la|los|las|del|su|nuestr[ao]) (?:\w+ ){1,3}actual)\b|最新|目前|現在|现在",
     re.IGNORECASE,
 )
-"""Words of a question that asks for the newest version."""
+"""Words of a question that asks for the newest version.
+
+Spanish "actual" counts behind an article alone: the English word means something else.
+"""
 _ENDED = frozenset(
     ("superseded", "obsolete", "withdrawn", "archived", "replaced", "expired", "veraltet")
 )

@@ -242,6 +242,19 @@ def test_questions_for_the_newest_are_known_by_their_words(word: str):
     assert wants_newest(f"Die {word} Regeln?", "relevance")
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("¿Cuál es la política de viajes actual?", True),
+        ("¿Cuáles son las normas actuales?", True),
+        ("What is the actual height of the mill?", False),
+        ("Did she actually win?", False),
+    ],
+)
+def test_actual_asks_for_the_newest_in_spanish_alone(question: str, expected: bool):
+    assert wants_newest(question, "relevance") is expected
+
+
 def test_a_line_of_the_references_shows_title_date_version_and_status():
     passages = [
         passage(1, date="2021", status="superseded", secret="no"),
