@@ -143,7 +143,7 @@ class Project(Asking, Importing):
                 project.load(workflow)
                 found = project.verify(workflow)
                 if not found.agrees:
-                    problems = [*found.problems, f"stores differ; run '{found.repair}'"]
+                    problems = [*found.problems, found.advice]
             notes = list(restored.notes)
             if not workflow and not problems and project.snapshots.workflows():
                 known = ", ".join(project.snapshots.workflows())

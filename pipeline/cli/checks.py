@@ -171,7 +171,7 @@ def _print_verification(found: "Verification") -> None:
     if found.agrees:
         print(f"{found.workflow}: all agree{' by counts and checksums' if found.quick else ''}")
     else:
-        print(f"{found.workflow}: {_action(found)}")
+        print(f"{found.workflow}: {found.advice}")
 
 
 def _print_rows(what: str, rows: int, examples: "tuple[NamedRow, ...]") -> None:
@@ -179,12 +179,3 @@ def _print_rows(what: str, rows: int, examples: "tuple[NamedRow, ...]") -> None:
         print(f"    {what:<10} {row.name}  {row.id}")
     if rows > len(examples):
         print(f"    ... and {rows - len(examples):,} more")
-
-
-def _action(found: "Verification") -> str:
-    if found.repair:
-        return f"repair with: {found.repair}"
-    return (
-        f"the snapshots disagree; write them again: graphmill run {found.workflow} --force"
-        " merge_graphs"
-    )

@@ -1,5 +1,5 @@
-"""Loads the tables of a manifest into the stores, one store after the other, writing only what
-differs."""
+"""Load the tables of a manifest into the stores, one store after the other. Only what differs is
+written."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,10 @@ from pipeline.stores.connection import reconnecting
 Begins = Callable[[Sequence[Live | None]], None]
 """A callback that gets what each store shows before the load.
 
-It is called once the workspace is locked and may be loaded, before the first write. If there is
-nothing to write, it gets an empty sequence."""
-PATIENCE = 120.0
+It is called after the workspace was locked and found to be free for this load, before the first
+write. After a lost connection it is called again. If no store needs a load, no workspace is locked,
+and it gets an empty sequence."""
+RECONNECT_SECONDS = 120.0
 """Seconds for which a load waits for a database that went away."""
 
 
@@ -62,10 +63,12 @@ class Owner:
 class LoadOptions:
     """The permissions and the extent of a load.
 
-    ``replace``: it may replace tables of another workflow. ``re_embed``: it may replace vectors of
-    another model. Readers see either replacement at once, when it is complete. ``full``: it hashes
-    the rows in the stores again, so that rows changed by hand are replaced as well. ``take_over``:
-    other owners whose workspace it may replace, whatever that shows.
+    - ``replace``: the load may replace tables of another workflow.
+    - ``re_embed``: it may replace vectors of another model. Readers see either replacement at once,
+      when it is complete.
+    - ``full``: it hashes the rows in the stores again, so that rows changed by hand are replaced as
+      well.
+    - ``take_over``: the other owners whose workspace it may replace, whatever that shows.
     """
 
     replace: bool = False
@@ -92,46 +95,62 @@ def load(
     """Load the tables of a manifest into the stores.
 
     Return, by store and table, the numbers of rows {inserted, updated, deleted, unchanged}. The
-    snapshots are read only if a store does not show the manifest, or its rows were changed since.
+    snapshots are read only if a store does not show the manifest, or if rows in a store were
+    changed after its load.
 
-    ``max_types``: the number of relationship types that are kept as types. ``advanced`` is called
-    with the store, the table or index, the rows done, and all rows. ``waits`` is called with a
-    message about who holds the workspace; ``begins``: see ``Begins``.
+    - ``max_types``: the largest number of relationship types that keep their names; the rarer ones
+      become one type.
+    - ``advanced``: is called with the store, the table or index, the rows done, and all rows.
+    - ``waits``: is called with a message about who holds the workspace.
+    - ``begins``: see ``Begins``.
 
-    Raises UsageError when the manifest lacks a table, or the workspace belongs to another owner,
-    or shows another workflow's tables or another model's vectors, unless ``options`` allow it.
-    Raises StoreError when a store cannot be written. Raises DataError when a snapshot is missing or
-    damaged, or a newer version of the software has loaded a store.
+    Unless ``options`` allow it, raises OtherOwnerError, a UsageError, when the workspace belongs to
+    another owner. Raises UsageError when it shows another workflow's tables or another model's
+    vectors. Whatever the options are, raises:
+
+    - UsageError when the manifest lacks a table.
+    - StoreError when a store cannot be written.
+    - DataError when a snapshot is missing or damaged, or a newer version of the software has loaded
+      a store.
     """
     require_sources(manifest.tables)
     wanted = DesiredRows(manifest, snapshots, max_types)
-    target = target_of(wanted, owner)
+    target = describe_target(wanted, owner)
     if not options.full:
-        unchanged = reconnecting(partial(_count_if_unchanged, stores, target), PATIENCE)
+        count_if_unchanged = partial(_count_if_all_unchanged, stores, target)
+        unchanged = reconnecting(count_if_unchanged, RECONNECT_SECONDS)
         if unchanged is not None:
             begins(())
             return unchanged
+    # The counts outlive an attempt: a store that was written before the connection was lost keeps
+    # its own, and is not written again.
     counts: dict[str, dict[str, Counts]] = {}
     attempt = partial(_load_alone, wanted, stores, target, options, advanced, waits, begins, counts)
-    reconnecting(attempt, PATIENCE)
+    reconnecting(attempt, RECONNECT_SECONDS)
     return counts
 
 
-def _count_if_unchanged(
+def _count_if_all_unchanged(
     stores: Sequence[Store], target: LoadTarget
 ) -> dict[str, dict[str, Counts]] | None:
-    """Return the counts of a load that finds nothing to do, or None if there is something to do."""
-    lives = [store.live() for store in stores]
-    first = lives[0]
-    if first is None or (first.probe and len(first.probe.vector) != first.dimensions):
+    """Return the counts by store if no store needs a load, otherwise None."""
+    shown_by_stores = [store.live() for store in stores]
+    first = shown_by_stores[0]
+    if first is None:
         return None
-    live = _live_after(target, first.dimensions)
+    # The snapshots would say how many dimensions the vectors have, but they are not read here: the
+    # number that the first store records stands for them. Its probe shows whether somebody has
+    # changed the number. What the other stores record is compared with it below.
+    if first.probe and len(first.probe.vector) != first.dimensions:
+        return None
+    # The state needs no probe: the equality of Live leaves it out.
+    state_after = _make_state_after(target, first.dimensions)
     counts: dict[str, dict[str, Counts]] = {}
-    for store, shown in zip(stores, lives, strict=True):
-        count = _count_unchanged(store, shown, live)
-        if not count:
+    for store, shown in zip(stores, shown_by_stores, strict=True):
+        unchanged = _count_if_store_unchanged(store, shown, state_after)
+        if unchanged is None:
             return None
-        counts[store.name] = count
+        counts[store.name] = unchanged
     return counts
 
 
@@ -154,30 +173,37 @@ def _load_alone(
     with alone(stores, waits):
         others = of_others(stores, target.owner.id)
         refuse_other_owner(workspace, others.values(), options.take_over)
-        lives = [None if store.name in others else store.live() for store in stores]
+        # A store that is taken over from another owner counts as empty: whatever it shows may be
+        # replaced.
+        states_before = [None if store.name in others else store.live() for store in stores]
         if not options.replace:
-            refuse_other_workflow(workspace, lives, target.workflow, wanted.manifest.tables)
-        live, embeddings = live_of(wanted, target, lives)
-        for store, shown in zip(stores, lives, strict=True):
+            tables = wanted.manifest.tables
+            refuse_other_workflow(workspace, states_before, target.workflow, tables)
+        state_after, embeddings = describe_state_after(wanted, target, states_before)
+        for store, before in zip(stores, states_before, strict=True):
             if not options.re_embed and VECTORS in store.tables:
-                refuse_other_vectors(workspace, shown, live, embeddings)
-        begins(lives)
-        for store, shown in zip(stores, lives, strict=True):
+                refuse_other_vectors(workspace, before, state_after, embeddings)
+        begins(states_before)
+        for store, before in zip(stores, states_before, strict=True):
             # A full load compares all rows, but a store that an earlier attempt has already written
             # need not be compared again.
             must_compare = options.full and store.name not in counts
-            unchanged = None if must_compare else _count_unchanged(store, shown, live)
+            unchanged = (
+                None if must_compare else _count_if_store_unchanged(store, before, state_after)
+            )
             if unchanged is not None:
                 counts.setdefault(store.name, unchanged)
             else:
                 counts[store.name] = load_store(
-                    store, wanted, live, options.full, partial(advanced, store.name), waits
+                    store, wanted, state_after, options.full, partial(advanced, store.name), waits
                 )
 
 
-def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
-    """Return the target of a load of these rows; its model is that of the step that embedded text
-    units."""
+def describe_target(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
+    """Return the target of a load of these rows.
+
+    Its model is that of the step that embedded text units.
+    """
     manifest = wanted.manifest
     vectors = manifest.tables[EMBEDDING_STEP_TABLE]
     embedding_step = next(
@@ -187,21 +213,24 @@ def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
     return LoadTarget(manifest.workflow, wanted.version, identity, owner)
 
 
-def live_of(
-    wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]
+def describe_state_after(
+    wanted: DesiredRows, target: LoadTarget, states_before: Sequence[Live | None]
 ) -> tuple[Live, pd.DataFrame]:
-    """Return what the stores show after the load, and some of its vectors (TELLING).
+    """Return what the stores show after the load, and vectors to compare with theirs.
 
-    The vectors are those of the texts whose vectors the stores know, ``lives``. Their comparison
-    shows whether the same model made both.
+    The vectors are those that the snapshots have for the texts of which the stores, as
+    ``states_before`` say, keep a vector as a probe. If both are alike, the same model made them.
     """
     tables = wanted.manifest.tables
-    vectors, headers = tables[EMBEDDING_STEP_TABLE], tables.get(HEADERS)
-    found = telling_vectors(wanted.snapshots, vectors, lives, headers)
-    return _live_after(target, dimensions_of(found), probe_of(found)), found
+    embeddings, headers = tables[EMBEDDING_STEP_TABLE], tables.get(HEADERS)
+    vectors = telling_vectors(wanted.snapshots, embeddings, states_before, headers)
+    state_after = _make_state_after(target, dimensions_of(vectors), probe_of(vectors))
+    return state_after, vectors
 
 
-def _live_after(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:
+def _make_state_after(
+    target: LoadTarget, dimensions: int, probe: VectorProbe | None = None
+) -> Live:
     """Return what a store shows after the load."""
     return Live(
         target.workflow,
@@ -214,14 +243,15 @@ def _live_after(target: LoadTarget, dimensions: int, probe: VectorProbe | None =
     )
 
 
-def _count_unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:
-    """Return the counts of a load of this store that finds nothing to do, or None if there is
-    something.
+def _count_if_store_unchanged(
+    store: Store, shown: Live | None, state_after: Live
+) -> dict[str, Counts] | None:
+    """Return the counts by table if this store needs no load, otherwise None.
 
-    The counts between communities are not compared: that joins all relationships. ``verify`` does
-    it.
+    ``shown``: what the store shows now. The counts between communities are not compared: that joins
+    all relationships. ``verify`` does it.
     """
-    if shown is None or shown != live or shown.loading:
+    if shown is None or shown != state_after or shown.loading:
         return None
     states = store.table_states()
     if states != shown.tables or store.outdated():

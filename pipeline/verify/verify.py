@@ -1,9 +1,8 @@
-"""Compares the rows that the stores hold with the rows that a manifest says."""
+"""Compare the rows in the stores with those of a manifest's snapshots."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from pipeline.contract.schemas import HASHES
 from pipeline.contract.views import split_name
 from pipeline.errors import UsageError, counted
 from pipeline.load.desired_rows import DesiredRows
-from pipeline.load.loader import live_of, target_of
+from pipeline.load.loader import describe_state_after, describe_target
 from pipeline.load.one_store import reported_name
 from pipeline.load.overwrite_guard import VECTORS, other_vectors, other_workflow
 from pipeline.load.owners import VERIFY, of_others, refuse_other_owner
@@ -29,8 +28,18 @@ from pipeline.verify.table_check import (
     check_state,
 )
 
-NOTHING = HASHES.empty_table()
-REFERRED_TO = frozenset(chain.from_iterable(columns.values() for columns in IN_STORES.values()))
+NO_HASHES = HASHES.empty_table()
+
+
+def _list_tables_referred_to() -> frozenset[str]:
+    """Return the tables to which a column of another table refers (``IN_STORES``)."""
+    tables: set[str] = set()
+    for table_of_column in IN_STORES.values():
+        tables.update(table_of_column.values())
+    return frozenset(tables)
+
+
+REFERRED_TO = _list_tables_referred_to()
 """The tables of stores that others refer to, by the names that reports use."""
 
 
@@ -38,9 +47,13 @@ REFERRED_TO = frozenset(chain.from_iterable(columns.values() for columns in IN_S
 class Verification:
     """The result of a verification.
 
-    ``problems``: messages about the stores as a whole. ``quick``: whether only counts, checksums
-    and hashes were compared, and no contents of rows. ``load``: the command that loads the tables.
-    ``miscounted``: whether counts between communities do not match the rows in the stores.
+    - ``quick``: whether only counts, checksums and hashes were compared, and no contents of rows.
+    - ``problems``: messages about the stores as a whole.
+    - ``load``: the command that loads the tables.
+    - ``miscounted``: whether counts between communities do not match the rows in the stores. False
+      after a quick verification, which does not look.
+    - ``changed_meanwhile``: whether a store was loaded while it was read, so that what differs may
+      be of no importance.
     """
 
     workflow: str
@@ -51,19 +64,23 @@ class Verification:
     dangling: tuple[Dangling, ...]
     load: str
     miscounted: bool = False
+    changed_meanwhile: bool = False
 
     @property
     def agrees(self) -> bool:
-        """True if nothing differs: no problem, no dangling reference, no row."""
+        """Return whether nothing differs: no problem, no dangling reference, no row."""
         rows_differ = any(check.differences for check in self.tables)
         return not (self.problems or self.dangling or rows_differ)
 
     @property
     def repair(self) -> str:
-        """The command that makes the stores agree; "" if there is nothing for it to do.
+        """Return the command that makes the stores agree; "" if there is nothing for it to do.
 
-        No load can repair dangling references.
+        No load can repair dangling references. After a load that ran meanwhile, only another
+        verification can tell whether there is anything to repair.
         """
+        if self.changed_meanwhile:
+            return ""
         kinds: set[Kind] = set()
         for check in self.tables:
             kinds.update(difference.kind for difference in check.differences)
@@ -73,6 +90,18 @@ class Verification:
         if "altered" in kinds or only_counts_differ:
             return f"{self.load} --full"
         return self.load if kinds or self.problems else ""
+
+    @property
+    def advice(self) -> str:
+        """Return what to do where something differs."""
+        if self.changed_meanwhile:
+            return "a store was loaded while it was read; run 'graphmill verify' again"
+        if self.repair:
+            return f"repair with: {self.repair}"
+        return (
+            f"the snapshots disagree; write them again: graphmill run {self.workflow} --force"
+            " merge_graphs"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "agrees": self.agrees, "repair": self.repair}
@@ -94,7 +123,7 @@ def verify(
 
     With ``quick``, the number of rows of each table and their checksum are compared with those at
     the end of its load. If they differ, or the store shows another version, the row_hash of each
-    row is compared.
+    row is compared. Dangling references in stores, and counts between communities, are left out.
 
     Raises UsageError when the manifest is empty or lacks a table. Raises OtherOwnerError when the
     workspace belongs to another owner than ``owner``. Raises StoreError when a store cannot be
@@ -108,44 +137,50 @@ def verify(
     refuse_other_owner(stores[0].workspace, of_others(stores, owner).values(), action=VERIFY)
     wanted = DesiredRows(manifest, snapshots, max_types)
     wanted.require_whole()
-    target = target_of(wanted)
+    target = describe_target(wanted)
     dangling = dangling_in_snapshots(manifest, snapshots)
-    live_at_start = {store.name: store.live() for store in stores}
+    shown_at_start = {store.name: store.live() for store in stores}
     begun = {store.name: store.begun() for store in stores}
+    # A first load that is under way has made its tables already, and this version has made them.
     readable = [
-        store for store in stores if begun[store.name] or _is_readable(live_at_start[store.name])
+        store for store in stores if begun[store.name] or _is_readable(shown_at_start[store.name])
     ]
-    referred = {} if quick else {store.name: _read_referred(store) for store in readable}
+    target_hashes = {} if quick else {store.name: _read_target_hashes(store) for store in readable}
     checks: list[TableCheck] = []
     for store in stores:
         if store not in readable:
             # Nothing can be read, so all rows count as missing.
-            checks += [check_hashes(store, table, wanted, NOTHING) for table in store.tables]
+            checks += [check_hashes(store, table, wanted, NO_HASHES) for table in store.tables]
         elif quick:
-            checks += _check_quickly(store, wanted, live_at_start[store.name])
+            checks += _check_quickly(store, wanted, shown_at_start[store.name])
         else:
-            checks_of_store, dangling_in_store = _check_all_rows(store, wanted, referred, advanced)
+            checks_of_store, dangling_in_store = _check_all_rows(
+                store, wanted, target_hashes, advanced
+            )
             checks += checks_of_store
             dangling += dangling_in_store
-    lives = list(live_at_start.values())
-    live, embeddings = live_of(wanted, target, lives)
+    shown_by_stores = list(shown_at_start.values())
+    wanted_state, embeddings = describe_state_after(wanted, target, shown_by_stores)
     name, view = split_name(target.workflow)
     command = ["graphmill", "load", name]
-    # A view follows the workspace of its project, whatever that shows: it needs no option.
+    # A view is replaced together with the workspace of its project, so its load needs no option.
     if not view:
-        if other_workflow(lives, name, manifest.tables):
+        if other_workflow(shown_by_stores, name, manifest.tables):
             command.append("--replace")
-        with_vectors = [live_at_start[store.name] for store in stores if VECTORS in store.tables]
-        if any(other_vectors(shown, live, embeddings) for shown in with_vectors):
+        shown_by_vector_stores = [
+            shown_at_start[store.name] for store in stores if VECTORS in store.tables
+        ]
+        if any(other_vectors(shown, wanted_state, embeddings) for shown in shown_by_vector_stores):
             command.append("--re-embed")
-    repair = " ".join(command)
+    load_command = " ".join(command)
     # Counting again takes a scan of all relationships, which a quick check promises to leave out.
-    wrong_counts = [] if quick else list(_find_wrong_counts(readable, repair))
+    wrong_counts = [] if quick else list(_find_wrong_counts(readable, load_command))
+    changes = list(_find_changes(shown_at_start, stores))
     problems = [
-        *_find_problems(live_at_start, begun, live, repair),
-        *_find_outdated(readable, repair),
+        *_find_problems(shown_at_start, begun, wanted_state, load_command),
+        *_find_outdated(readable, load_command),
         *wrong_counts,
-        *_find_changes(live_at_start, stores),
+        *changes,
     ]
     return Verification(
         workflow=target.workflow,
@@ -154,8 +189,9 @@ def verify(
         problems=tuple(problems),
         tables=tuple(checks),
         dangling=tuple(dangling),
-        load=repair,
+        load=load_command,
         miscounted=bool(wrong_counts),
+        changed_meanwhile=bool(changes),
     )
 
 
@@ -164,15 +200,14 @@ def with_view(found: Verification, view: str, of_view: Verification) -> Verifica
     suffix = f" (view {view})"
     problems = [f"view {view}: {problem}" for problem in of_view.problems]
     tables = [replace(check, store=f"{check.store}{suffix}") for check in of_view.tables]
-    dangling = [
-        replace(references, where=f"{references.where}{suffix}") for references in of_view.dangling
-    ]
+    dangling = [replace(one, where=f"{one.where}{suffix}") for one in of_view.dangling]
     return replace(
         found,
         problems=(*found.problems, *problems),
         tables=(*found.tables, *tables),
         dangling=(*found.dangling, *dangling),
         miscounted=found.miscounted or of_view.miscounted,
+        changed_meanwhile=found.changed_meanwhile or of_view.changed_meanwhile,
     )
 
 
@@ -194,14 +229,14 @@ def _check_quickly(store: Store, wanted: DesiredRows, shown: Live | None) -> lis
 def _check_all_rows(
     store: Store,
     wanted: DesiredRows,
-    referred: Mapping[str, Mapping[str, pa.Table]],
+    target_hashes: Mapping[str, Mapping[str, pa.Table]],
     advanced: Advanced,
 ) -> tuple[list[TableCheck], list[Dangling]]:
     """Check the tables of a store by the contents of their rows, and find dangling references.
 
-    ``referred``: by store and table, HASHES of the rows that others refer to.
+    ``target_hashes``: by store and table, HASHES of the rows that others refer to.
     """
-    ids = _list_ids(referred, store)
+    ids = _map_ids(target_hashes, store)
     checks: list[TableCheck] = []
     dangling: list[Dangling] = []
     for table in store.tables:
@@ -210,7 +245,7 @@ def _check_all_rows(
         checked_targets = {column: target for column, target in targets.items() if target in ids}
         references = References(store.name, reported_name(table), checked_targets, ids)
         # The hashes of a table that others refer to have been read already.
-        hashes_read = referred[store.name].get(table)
+        hashes_read = target_hashes[store.name].get(table)
         stored = store.hashes(table) if hashes_read is None else hashes_read
         report = partial(advanced, f"{store.name} {references.table}")
         checks.append(check_rows(store, table, wanted, stored, references, report))
@@ -232,21 +267,21 @@ def _is_readable(live: Live | None) -> bool:
     return live is not None and live.schema_version == SCHEMA_VERSION
 
 
-def _read_referred(store: Store) -> dict[str, pa.Table]:
+def _read_target_hashes(store: Store) -> dict[str, pa.Table]:
     """Return HASHES of the store's tables that others refer to, by table."""
-    referred = [table for table in store.tables if reported_name(table) in REFERRED_TO]
-    return {table: store.hashes(table) for table in referred}
+    target_tables = [table for table in store.tables if reported_name(table) in REFERRED_TO]
+    return {table: store.hashes(table) for table in target_tables}
 
 
-def _list_ids(
-    referred: Mapping[str, Mapping[str, pa.Table]], store: Store
+def _map_ids(
+    target_hashes: Mapping[str, Mapping[str, pa.Table]], store: Store
 ) -> dict[str, pa.ChunkedArray]:
-    """Return the ids of the tables that others refer to, by the name that reports use.
+    """Map the tables that others refer to, by the name that reports use, to their ids.
 
     They are those of the store itself, or those of another store for a table it does not have.
     """
-    of_others = [tables for name, tables in referred.items() if name != store.name]
-    own = referred.get(store.name, {})
+    of_others = [tables for name, tables in target_hashes.items() if name != store.name]
+    own = target_hashes.get(store.name, {})
     ids: dict[str, pa.ChunkedArray] = {}
     # The store's own tables come last, so they replace those of other stores.
     for tables in (*of_others, own):
@@ -256,86 +291,90 @@ def _list_ids(
 
 
 def _find_problems(
-    lives: Mapping[str, Live | None], begun: Mapping[str, bool], target: Live, repair: str
+    shown_by_store: Mapping[str, Live | None],
+    begun: Mapping[str, bool],
+    wanted_state: Live,
+    load_command: str,
 ) -> Iterator[str]:
-    """Yield messages about stores that do not show ``target``, or do not show the same.
+    """Yield messages about stores that do not show ``wanted_state``, or do not show the same.
 
-    ``lives`` and ``begun``: by store, what it shows, and whether a first load is under way.
-    ``repair``: the command that loads the tables.
+    ``begun``: by store, whether a first load is under way. ``load_command``: the command that loads
+    the tables.
     """
-    load = f"run '{repair}'"
-    for store, live in lives.items():
-        if live is None and begun[store]:
-            yield f"{store}: its first load is under way, or was cut off; {load}"
-        elif live is None:
-            yield f"{store}: nothing is loaded; {load}"
-        elif live.schema_version != SCHEMA_VERSION:
+    advice = f"run '{load_command}'"
+    for store, shown in shown_by_store.items():
+        if shown is None and begun[store]:
+            yield f"{store}: its first load is under way, or was cut off; {advice}"
+        elif shown is None:
+            yield f"{store}: nothing is loaded; {advice}"
+        elif shown.schema_version != SCHEMA_VERSION:
             yield (
-                f"{store}: loaded by an earlier graphmill (schema {live.schema_version}), not"
-                f" compared; {load}"
+                f"{store}: loaded by an earlier graphmill (schema {shown.schema_version}), not"
+                f" compared; {advice}"
             )
-        elif live.workflow != target.workflow:
+        elif shown.workflow != wanted_state.workflow:
             yield (
-                f"{store}: workflow '{live.workflow}' is loaded, not '{target.workflow}'; "
-                f"run 'graphmill verify {split_name(live.workflow)[0]}', or '{repair}'"
+                f"{store}: workflow '{shown.workflow}' is loaded, not '{wanted_state.workflow}'; "
+                f"run 'graphmill verify {split_name(shown.workflow)[0]}', or '{load_command}'"
             )
-        elif live.version != target.version:
+        elif shown.version != wanted_state.version:
+            version = shorten_version(shown.version)
+            wanted_version = shorten_version(wanted_state.version)
+            yield f"{store}: version {version} is loaded, not {wanted_version}; {advice}"
+        elif shown.embedding != wanted_state.embedding:
             yield (
-                f"{store}: version {short(live.version)} is loaded, not {short(target.version)};"
-                f" {load}"
+                f"{store}: vectors of {dict(shown.embedding)} are loaded, not of"
+                f" {dict(wanted_state.embedding)}; {advice}"
             )
-        elif live.embedding != target.embedding:
+        elif shown.dimensions != wanted_state.dimensions:
             yield (
-                f"{store}: vectors of {dict(live.embedding)} are loaded, not of"
-                f" {dict(target.embedding)}; {load}"
+                f"{store}: it records {shown.dimensions} dimensions, not"
+                f" {wanted_state.dimensions}; {advice}"
             )
-        elif live.dimensions != target.dimensions:
-            yield (
-                f"{store}: {live.dimensions} dimensions are said to be loaded, not"
-                f" {target.dimensions}; {load}"
-            )
-        if live is not None and live.loading:
-            yield f"{store}: a load is under way, or was cut off; {load}"
+        if shown is not None and shown.loading:
+            yield f"{store}: a load is under way, or was cut off; {advice}"
     versions: dict[str, str] = {}
-    for store, live in lives.items():
-        versions[store] = short(live.version) if live else "nothing"
+    for store, shown in shown_by_store.items():
+        versions[store] = shorten_version(shown.version) if shown else "nothing"
     if len(set(versions.values())) > 1:
         listed = ", ".join(f"{store} {version}" for store, version in versions.items())
-        yield f"stores: they show different versions ({listed}); {load}"
+        yield f"stores: they show different versions ({listed}); {advice}"
 
 
-def _find_outdated(stores: Sequence[Store], repair: str) -> Iterator[str]:
+def _find_outdated(stores: Sequence[Store], load_command: str) -> Iterator[str]:
     """Yield messages about stores that differ from the settings, apart from their rows."""
     for store in stores:
         for fact in store.outdated():
-            yield f"{store.name}: {fact}; run '{repair}'"
+            yield f"{store.name}: {fact}; run '{load_command}'"
 
 
-def _find_wrong_counts(stores: Sequence[Store], repair: str) -> Iterator[str]:
+def _find_wrong_counts(stores: Sequence[Store], load_command: str) -> Iterator[str]:
     """Yield messages about stores whose counts between communities do not match their rows."""
     for store in stores:
         if wrong := store.miscounted():
             yield (
                 f"{store.name}: between communities, {counted(wrong, 'count')} of relationships"
-                f" differ from what is loaded; run '{repair} --full'"
+                f" differ from what is loaded; run '{load_command} --full'"
             )
 
 
 def _find_changes(
-    live_at_start: Mapping[str, Live | None], stores: Sequence[Store]
+    shown_at_start: Mapping[str, Live | None], stores: Sequence[Store]
 ) -> Iterator[str]:
     """Yield messages about stores that were loaded during the verification."""
     for store in stores:
-        shown_at_start = _comparable(live_at_start[store.name])
-        if _comparable(store.live()) != shown_at_start:
+        fields_at_start = _fields_to_compare(shown_at_start[store.name])
+        if _fields_to_compare(store.live()) != fields_at_start:
             yield f"{store.name}: loaded while it was read; run 'graphmill verify' again"
 
 
-def _comparable(live: Live | None) -> Any:
+def _fields_to_compare(live: Live | None) -> Any:
     """Return all fields that show a load; the equality of Live leaves some of them out."""
-    return live and (live, live.tables, live.loading)
+    if live is None:
+        return None
+    return live, live.tables, live.loading
 
 
-def short(version: str) -> str:
+def shorten_version(version: str) -> str:
     """Return the beginning of a version, which is enough to distinguish it from others."""
     return version[:12]

@@ -324,7 +324,7 @@ def test_other_dimensions_are_said_to_be_loaded(
     load(manifest, snapshots, stores, MAX_TYPES)
     change(loaded, "MATCH (live:GraphmillLive {workspace: $w}) SET live.dimensions = 7")
     [problem] = verify(manifest, snapshots, stores, MAX_TYPES).problems
-    assert problem.startswith("neo4j: 7 dimensions are said to be loaded, not 4")
+    assert problem.startswith("neo4j: it records 7 dimensions, not 4")
     load(manifest, snapshots, stores, MAX_TYPES)
     assert verify(manifest, snapshots, stores, MAX_TYPES).agrees
 

@@ -428,9 +428,11 @@ def test_a_load_during_the_verification_is_reported(
             return super().rows(table, columns)
 
     read = Loading(store.url, store.workspace)
-    problems = verify(manifest, snapshots, [read], MAX_TYPES).problems
+    found = verify(manifest, snapshots, [read], MAX_TYPES)
     read.close()
-    assert problems[-1] == "postgres: loaded while it was read; run 'graphmill verify' again"
+    assert found.problems[-1] == "postgres: loaded while it was read; run 'graphmill verify' again"
+    assert found.repair == ""
+    assert found.advice == "a store was loaded while it was read; run 'graphmill verify' again"
 
 
 METADATA = {
