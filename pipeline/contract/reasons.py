@@ -159,7 +159,8 @@ REASONS: Mapping[str, Reason] = {
 """Reason -> its meaning and its class."""
 
 PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
-"""Transient errors: another try may succeed, so a step with such a reject is not reused."""
+"""Reasons of errors that may pass: another try may succeed, so a step with such a reject is not
+reused."""
 
 NEVER_LOST = frozenset({"recovered", "skipped", "unrefreshed", "unended"})
 """Kinds of rejects that are no losses, whatever their reason is."""

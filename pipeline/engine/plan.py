@@ -20,7 +20,7 @@ Action = Literal["reuse", "run", "maybe"]
 Reason = Literal[
     "new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""
 ]
-"""The reason why a step runs. ``retry``: rows failed with a transient error, or are to be tried
+"""The reason why a step runs. ``retry``: rows failed with an error that may pass, or are to be tried
 again, or documents are kept because their source could not be read, or its stamp could not be
 determined.
 """

@@ -1,4 +1,7 @@
-"""Calls of an endpoint: their queue, their retries, and the record of every attempt."""
+"""Calls of an endpoint: their queue, their retries, and the record of every attempt.
+
+The models of this folder make their calls by `Attempts`, which `RemoteModel.attempts` gives them.
+"""
 
 import random
 import threading
@@ -19,45 +22,55 @@ if TYPE_CHECKING:
 
 
 Answer = TypeVar("Answer")
-TIMEOUTS_TO_TRY_AGAIN = 1
+RETRIES_AFTER_TIMEOUT = 1
 """Number of retries after a timeout. A third try rarely succeeds, and each try costs the whole
 timeout."""
 UNCOUNTED_TIMEOUTS = 6
-"""Number of timeouts under overload that do not count as failures of a call. Halving 64 calls at
-once six times leaves a concurrency of one."""
+"""Number of timeouts under overload that do not count as failures of a call. Each halves the number
+of calls at once: 64 become one after six."""
 UNCOUNTED_RESTARTS = 3
 """Number of times that a call is sent again after the server was down, without counting as a
 failure. Without this limit, a prompt that crashes its server would be sent for ever, if a proxy
 answers 502 meanwhile."""
 LONGEST_THROTTLING = 3600.0
 """Time in seconds that a run continues although the endpoint refuses every call as too many."""
+SHORTEST_WAIT = 0.5
 LONGEST_WAIT = 60.0
-"""Longest pause in seconds between two attempts."""
+"""Shortest and longest pause in seconds between two attempts, where the server names none."""
+MOST_DOUBLINGS = 7
+"""Number of times that the pause doubles: so often, the shortest is longer than the longest."""
 CHARACTERS_PER_TOKEN = 4
+"""A usual ratio for English. It is used until the reply says how many tokens the call had."""
 
 
 @dataclass(frozen=True)
 class Call:
     """Facts about a call before it is sent.
 
-    ``tokens``: an estimate of all tokens that it needs, or 0 if no limit needs it.
+    - ``row_id``: the row of a table that the call is about, "" if it is about none or several.
+    - ``characters``: the length of what is sent.
+    - ``reserved_tokens``: an estimate of the tokens sent and received, which the rate limit
+      reserves; 0 if there is no such limit.
+    - ``texts``: the number of texts that are embedded or ranked.
+    - ``searches``: the number of searches that a rerank model charges for.
     """
 
     row_id: str
     characters: int
-    tokens: int = 0
+    reserved_tokens: int = 0
     texts: int = 0
     searches: int = 0
 
     @property
     def expected(self) -> Tokens:
-        """The expected tokens, estimated from the number of characters."""
+        """The tokens that the usage record has until the reply comes, estimated by characters."""
         return Tokens(
             self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches, estimated=True
         )
 
 
 PROBE = Call("", 0)
+"""The call that shows whether a server answers: it is about no row."""
 PROBE_OUTCOME = "look"
 """Outcome of a probe in the usage records. Records of earlier runs have this word too."""
 
@@ -69,20 +82,29 @@ class RetryWindow:
     If no call ever got one and the server does not listen, the work ends at once. Otherwise it ends
     after ``limit`` failed calls in a row, each with its retries. If the endpoint refuses all calls
     as too many, it ends after ``throttling`` seconds (None means LONGEST_THROTTLING).
+
+    ``answered``: whether any call has got an answer. ``calls_without_answer``: the number of calls
+    since the last answer. ``heard_at``: the time of the last answer.
     """
 
     endpoint: Endpoint
     limit: int
     throttling: float | None = None
     answered: bool = False
-    silent: int = 0
+    calls_without_answer: int = 0
     heard_at: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record_answer(self) -> None:
         """Record that a call got an answer."""
         with self.lock:
-            self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
+            self.answered = True
+            self.calls_without_answer = 0
+            self.heard_at = time.monotonic()
+
+    def was_ever_there(self, failure: Failure) -> bool:
+        """Return whether a server listened at the address at any time, up to this failure."""
+        return failure.listens or self.answered
 
     def check_throttling(self, failure: Failure) -> None:
         """Raise ModelError if the endpoint has refused all calls as too many for too long.
@@ -105,11 +127,12 @@ class RetryWindow:
         If the server answered at all, the count of failed calls starts again from zero.
         """
         if failure.answered:
-            return self.record_answer()
+            self.record_answer()
+            return
         with self.lock:
-            self.silent += 1
-            was_ever_there = failure.listens or self.answered
-            if self.silent >= self.limit or not was_ever_there:
+            self.calls_without_answer += 1
+            is_over_limit = self.calls_without_answer >= self.limit
+            if is_over_limit or not self.was_ever_there(failure):
                 raise self.endpoint.silence_error(failure)
 
 
@@ -117,26 +140,27 @@ class RetryWindow:
 class Sent(Generic[Answer]):
     """A call that is being answered.
 
-    ``place`` holds its place among the calls under way. ``count`` records its usage.
+    ``held`` holds its place among the calls under way. ``record_usage`` gets the tokens and the
+    outcome.
     """
 
     answer: Answer
     tokens: Tokens
-    place: ExitStack
-    count: Callable[[Tokens, str], None]
+    held: ExitStack
+    record_usage: Callable[[Tokens, str], None]
 
     def end(self, tokens: Tokens, outcome: str = "ok") -> None:
         """Free the place of the call, and record its tokens and outcome."""
-        self.place.close()
-        self.count(tokens, outcome)
+        self.held.close()
+        self.record_usage(tokens, outcome)
 
 
 @dataclass
 class Tally:
     """Counts of what the attempts of one call have met.
 
-    Only ``failures`` use up retries. ``throttlings``, ``timeouts`` and ``restarts`` are failures of
-    the server that do not count as such, up to `UNCOUNTED_TIMEOUTS` and `UNCOUNTED_RESTARTS`.
+    Only ``failures`` use up retries. ``throttlings`` do not, nor do ``timeouts`` and ``restarts``
+    up to `UNCOUNTED_TIMEOUTS` and `UNCOUNTED_RESTARTS`: the server is at fault, not the call.
     """
 
     attempts: int = 0
@@ -148,7 +172,7 @@ class Tally:
     def has_retries_left(self, failure: Failure, max_retries: int) -> bool:
         """Return whether the call may be sent again after the last of its failures."""
         if failure.reason == "timeout":
-            max_retries = min(max_retries, TIMEOUTS_TO_TRY_AGAIN)
+            max_retries = min(max_retries, RETRIES_AFTER_TIMEOUT)
         return failure.passing and self.failures <= max_retries
 
 
@@ -156,11 +180,11 @@ class Tally:
 class Attempts:
     """Calls of one model, with retries and limits.
 
-    ``max_retries``: the number of retries after transient failures. Three cases do not count as
-    failures of a call: too many calls (429), a server that is starting (``watch``), and a timeout
-    because the server had no free slot. After a fatal failure, such as a refused key, there is no
-    retry of any call; see `Failure`. ``probe``: the smallest possible call, which shows whether the
-    server answers.
+    ``max_retries``: the number of retries after passing failures (``Failure.passing``). Three cases
+    do not count as failures of a call: too many calls (429), a server that is starting (``watch``),
+    and a timeout because the server had no free slot. After a fatal failure, such as a refused key,
+    there is no retry of any call; see `Failure`. ``send_smallest_call``: makes the smallest
+    possible call, which shows whether the server answers.
     """
 
     endpoint: Endpoint
@@ -170,7 +194,7 @@ class Attempts:
     stop: threading.Event
     retry_window: RetryWindow
     watch: ServerWatch
-    probe: "Callable[[OpenAI], Tokens]"
+    send_smallest_call: "Callable[[OpenAI], Tokens]"
     listener: Listener | None = None
 
     def ask(
@@ -201,24 +225,25 @@ class Attempts:
         tally = Tally()
         while True:
             tally.attempts += 1
-            answer, place = self._attempt(call, send, tally.attempts)
-            if not isinstance(answer, Failure):
+            result, place = self._attempt(call, send, tally.attempts)
+            if not isinstance(result, Failure):
                 self.retry_window.record_answer()
                 self.watch.record_success()
-                return answer
+                return result
             # The error is raised here and not where it was caught, so that no traceback contains
             # the request and its headers.
-            if answer.fatal:
-                raise answer.fatal
-            final_failure = self._wait_for_retry(answer, place, tally)
+            if result.fatal:
+                raise result.fatal
+            final_failure = self._give_up_or_wait(result, place, tally)
             if final_failure:
                 self.retry_window.record_failure(final_failure)
                 return final_failure
 
-    def _wait_for_retry(self, failure: Failure, place: Place, tally: Tally) -> Failure | None:
-        """Wait until the call can be sent again, and return None; or return its final failure.
+    def _give_up_or_wait(self, failure: Failure, place: Place, tally: Tally) -> Failure | None:
+        """Return the final failure of the call, or None if it is to be sent again.
 
-        Raises ModelError if no call is worth another attempt.
+        Any pause before the next attempt is over when None is returned. The failure is counted in
+        ``tally``, and the limiter and the watch are told of it. Raises ModelError if no call is worth another attempt.
         """
         if failure.throttled:
             tally.throttlings += 1
@@ -237,11 +262,13 @@ class Attempts:
             return None
         tally.failures += 1
         is_too_late = bool(failure.retry_after) and self.retry_window.retry_comes_too_late(failure)
-        if (failure.status or 0) >= 500:
-            self.limiter.record_overload(0.0 if is_too_late else failure.retry_after or 0.0)
-        was_ever_there = failure.listens or self.retry_window.answered
+        is_fault_of_server = (failure.status or 0) >= 500
+        if is_fault_of_server:
+            # A pause that is too long for this call would also hold up all others.
+            pause = 0.0 if is_too_late else (failure.retry_after or 0.0)
+            self.limiter.record_overload(pause)
         may_retry = tally.has_retries_left(failure, self.max_retries) and not is_too_late
-        if not may_retry or not was_ever_there:
+        if not may_retry or not self.retry_window.was_ever_there(failure):
             return failure
         self._wait(failure, tally.failures)
         return None
@@ -260,22 +287,24 @@ class Attempts:
     def _attempt(
         self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
     ) -> tuple[Sent[Answer] | Failure, Place]:
-        """Make one attempt of a call when its turn has come. Return the answer and its place.
+        """Make one attempt of a call when its turn has come. Return the result and its place.
 
         A successful call keeps its place until ``Sent.end``.
         """
         with ExitStack() as leaving:
-            place = leaving.enter_context(self.limiter.wait_for_turn(call.tokens, self.stop))
-            name = ""
+            turn = self.limiter.wait_for_turn(call.reserved_tokens, self.stop)
+            place = leaving.enter_context(turn)
+            usage_id = ""
             if self.listener:
-                name = self.listener.begun(self._usage_of_call(call, attempt, call.expected))
+                usage_id = self.listener.begun(self._usage_of_call(call, attempt, call.expected))
             started = time.monotonic()
-            answer = self.endpoint.call(send)
+            result = self.endpoint.call(send)
 
-            def count(tokens: Tokens, outcome: str) -> None:
+            def record_usage(tokens: Tokens, outcome: str) -> None:
                 seconds = time.monotonic() - started
-                if call.tokens:
-                    self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
+                if call.reserved_tokens:
+                    used_tokens = tokens.input + tokens.output
+                    self.limiter.bucket.correct(used_tokens - call.reserved_tokens)
                 note_call(
                     "graphmill.model_call",
                     seconds,
@@ -287,20 +316,23 @@ class Attempts:
                 )
                 if self.listener:
                     usage = self._usage_of_call(call, attempt, tokens, seconds, outcome)
-                    self.listener.ended(usage, name)
+                    self.listener.ended(usage, usage_id)
 
-            if not isinstance(answer, Failure):
+            if not isinstance(result, Failure):
                 self.limiter.record_success(place)
-                return Sent(*answer, leaving.pop_all(), count), place
-        count(answer.tokens, answer.outcome)
-        return answer, place
+                answer, tokens = result
+                held = leaving.pop_all()
+                return Sent(answer, tokens, held, record_usage), place
+        # The place is free before the usage is written, so that the next call need not wait for it.
+        record_usage(result.tokens, result.outcome)
+        return result, place
 
     def _record_timeout(self, place: Place, tally: Tally) -> bool:
         """Record a timeout. Return whether the call is repeated without counting as a failure.
 
-        It is if too many calls were under way, but never in a query, because a user waits for it.
-        If no other call was answered meanwhile, the watch must be on: it ends a run whose server
-        never answers.
+        It is repeated if the server was overloaded: too many calls were under way. If no call was
+        answered meanwhile, this needs the watch, which ends the run of a server that never answers.
+        A call of a query always counts, because a user waits for it.
         """
         had_to_queue = self.limiter.record_timeout(place)
         goes_on = bool(self.watch.seconds) or self.limiter.answered_since(place.since)
@@ -313,23 +345,27 @@ class Attempts:
     def _probe_server(self) -> Failure | None:
         """Make the smallest possible call; return its failure, or None. Record only an answer."""
         started = time.monotonic()
-        answer = self.endpoint.call(self.probe)
-        if isinstance(answer, Failure):
-            return answer
+        result = self.endpoint.call(self.send_smallest_call)
+        if isinstance(result, Failure):
+            return result
+        tokens = result
         if self.listener:
             seconds = time.monotonic() - started
-            self.listener.ended(self._usage_of_call(PROBE, 1, answer, seconds, PROBE_OUTCOME))
+            self.listener.ended(self._usage_of_call(PROBE, 1, tokens, seconds, PROBE_OUTCOME))
         return None
 
     def _say(self, fact: str) -> None:
         if self.listener:
             self.listener.notify(fact)
 
-    def _wait(self, failure: Failure, times: int) -> None:
-        """Wait before the next attempt, as long as the server says or by exponential backoff."""
+    def _wait(self, failure: Failure, attempt: int) -> None:
+        """Wait before the next attempt, as long as the server says or by exponential backoff.
+
+        ``attempt``: how often the call has failed in this way.
+        """
         seconds = failure.retry_after
         if seconds is None:
-            seconds = backoff(times)
+            seconds = backoff(attempt)
         sleep(seconds, self.stop)
 
     def _usage_of_call(
@@ -357,5 +393,7 @@ def backoff(attempt: int) -> float:
     The limit doubles from 0.5 to 60 seconds, and the result is a random time between half the limit
     and the limit.
     """
-    limit = min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1))
+    # A call may be refused as one too many thousands of times. No float holds 2 to that power.
+    doublings = min(attempt - 1, MOST_DOUBLINGS)
+    limit = min(LONGEST_WAIT, SHORTEST_WAIT * 2**doublings)
     return limit * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

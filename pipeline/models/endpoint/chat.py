@@ -191,7 +191,7 @@ class OpenAIChat(RemoteModel, ChatModel):
 
         return self.workers(ask, attempts)
 
-    def probe(self, client: "OpenAI") -> Tokens:
+    def send_smallest_call(self, client: "OpenAI") -> Tokens:
         """Request one token: the server may list its models before it can use them. Return the
         call's tokens."""
         soon = client.with_options(timeout=PROBE_SECONDS)

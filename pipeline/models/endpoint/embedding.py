@@ -78,7 +78,7 @@ class OpenAIEmbedding(RemoteModel):
             in_parallel(batches, self.workers(ask, attempts), ended)
         return recalled.stack(self._dimensions_of(recalled.known, len(texts)))
 
-    def probe(self, client: "OpenAI") -> Tokens:
+    def send_smallest_call(self, client: "OpenAI") -> Tokens:
         """Embed one word: the server may list its models before it can use them. Return the call's
         tokens."""
         soon = client.with_options(timeout=PROBE_SECONDS)

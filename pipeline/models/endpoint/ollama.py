@@ -156,7 +156,7 @@ class OllamaChat(OpenAIChat):
         own = (self.options.get("extra_body") or {}).get("options") or {}
         return own.get("num_ctx", self.num_ctx)
 
-    def probe(self, client: "OpenAI") -> Tokens:
+    def send_smallest_call(self, client: "OpenAI") -> Tokens:
         """Request the server's description of the model.
 
         A chat call would load the model, which may take long.

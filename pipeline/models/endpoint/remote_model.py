@@ -24,20 +24,22 @@ FEWEST_FAILURES = 8
 SECONDS_TO_LEAVE = 1.0
 """Time that calls under way have to end when a query is stopped, because a user waits for that."""
 PROBE_SECONDS = 10.0
-"""Time limit of a probe. A server that has not refused by then is running: some servers load a
+"""Time limit of the smallest call. A server that has not refused by then is running: some servers load a
 model during the first call."""
 PROBE_TEXT = "Hi"
+"""The text of the smallest call of a chat or an embedding model."""
 
 
 @dataclass(frozen=True)
 class RemoteModel:
-    """Model behind an address.
+    """Base of the models behind an address: chat, embedding and rerank.
 
     ``timeout`` is in seconds, and prices are per million tokens. ``urgent``: its calls have their
     own places and precede those of other models, in any process. ``wait_for_model``: seconds that a
     run waits for a server that is starting; 0, as for queries, means no wait.
 
-    ``connect`` creates the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and
+    ``where``: the place of the model in settings.yaml, which begins its messages. ``connect``
+    creates the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and
     ``timeout``. ``origin`` names the code that answers instead of an endpoint; it is part of the
     model's identity.
 
@@ -83,7 +85,7 @@ class RemoteModel:
         try:
             self.endpoint.preflight()
         except ModelError:
-            # Nothing listens. If the server was only starting, its key has still to be checked.
+            # No server listens. If it was only starting, its key has still to be checked.
             if not self._await_start(say):
                 raise
             self.endpoint.preflight()
@@ -92,7 +94,11 @@ class RemoteModel:
             self._await_start(say)
 
     def _await_start(self, say: Say) -> bool:
-        """Wait for the server if it is starting. Return whether it was."""
+        """Wait for the server if it is starting. Return whether it was.
+
+        The endpoint lists its models, which costs nothing. Calls that have failed use
+        ``send_smallest_call``: a server may list a model before it can use it.
+        """
         failure = self.endpoint.probe() if self.wait_for_model else None
         if failure is None or not self.watch.is_down(failure):
             return False
@@ -104,9 +110,14 @@ class RemoteModel:
         note = self.limiter.note(f"{self.where}.concurrency")
         return f"{self.where}: {note}" if note else ""
 
-    def probe(self, client: "OpenAI") -> Tokens:
-        """Make the smallest possible call to see whether the server answers. Return its tokens."""
+    def send_smallest_call(self, client: "OpenAI") -> Tokens:
+        """Make the smallest possible call to see whether the server answers. Return its tokens.
+
+        Here it asks for the list of models, which has no tokens. Models that can ask for less than
+        a reply override it.
+        """
         with client.with_options(timeout=PROBE_SECONDS).models.with_streaming_response.list():
+            # Any answer is enough, so its content is not read.
             return NO_TOKENS
 
     @made_once
@@ -117,8 +128,8 @@ class RemoteModel:
     def _failures_to_give_up(self) -> int:
         """Number of calls in a row that must fail before the work is given up.
 
-        One fault of a server ends all calls under way, so it takes twice as many. Where these are
-        few, it takes `FEWEST_FAILURES`.
+        One fault of a server may end all calls under way. So twice that many must fail, and at
+        least `FEWEST_FAILURES`.
         """
         return max(FEWEST_FAILURES, 2 * self.concurrency)
 
@@ -139,18 +150,19 @@ class RemoteModel:
         return self.cache.database.reserve(calls or self.concurrency, size, self.where)
 
     def attempts(self, listener: Listener | None) -> Attempts:
+        # A user waits no longer for an endpoint that refuses every call than for one call.
         throttling = self.timeout if self.urgent else None
         retry_window = RetryWindow(self.endpoint, self._failures_to_give_up, throttling)
         return Attempts(
-            self.endpoint,
-            self.limiter,
-            self.max_retries,
-            self.cost,
-            threading.Event(),
-            retry_window,
-            self.watch,
-            self.probe,
-            listener,
+            endpoint=self.endpoint,
+            limiter=self.limiter,
+            max_retries=self.max_retries,
+            cost=self.cost,
+            stop=threading.Event(),
+            retry_window=retry_window,
+            watch=self.watch,
+            send_smallest_call=self.send_smallest_call,
+            listener=listener,
         )
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:

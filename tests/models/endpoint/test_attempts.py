@@ -259,3 +259,5 @@ def test_a_backoff_doubles_up_to_a_minute_and_is_never_nothing():
     for attempt in range(1, 40):
         longest = min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1))
         assert all(longest / 2 <= backoff(attempt) <= longest for _ in range(20))
+    # A call that is refused as one too many may be sent again for an hour.
+    assert LONGEST_WAIT / 2 <= backoff(5_000) <= LONGEST_WAIT
