@@ -20,9 +20,10 @@ Action = Literal["reuse", "run", "maybe"]
 Reason = Literal[
     "new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""
 ]
-"""The reason why a step runs. ``retry``: rows failed with an error that may pass, or are to be tried
-again, or documents are kept because their source could not be read, or its stamp could not be
-determined.
+"""The reason why a step runs.
+
+``retry``: rows failed with an error that may pass, or are to be tried again. It is also the reason
+if documents are kept because their source could not be read, or its stamp could not be determined.
 """
 
 STAMP = "source"

@@ -277,7 +277,7 @@ def test_a_repair_that_was_cut_off_does_not_stay_under_way(
     version = store.shown().version
     change(store, "MATCH (n:Entity {workspace: $w}) DETACH DELETE n")
     with monkeypatch.context() as patched:
-        patched.setattr(Neo4jWriter, "_read_expected_states", _killed)
+        patched.setattr(Neo4jWriter, "_read_and_check_states", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             load(manifest, snapshots, [store], MAX_TYPES)
     assert store.shown() == GraphState(version, loading=True)

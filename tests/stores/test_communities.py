@@ -137,5 +137,5 @@ def test_a_member_that_is_no_node_is_an_error(neo4j: OpenNeo4j):
     with store.writing(LIVE) as writer:
         writer.apply("sourced_nodes", diff(with_hashes(graph.nodes), {}))
         writer.apply("communities", diff(with_hashes(rows), {}))
-        with pytest.raises(StoreError, match="1 times a community has an entity that is no node"):
+        with pytest.raises(StoreError, match="members of communities that are no node: 1;"):
             writer.publish()

@@ -243,7 +243,9 @@ class Attempts:
         """Return the final failure of the call, or None if it is to be sent again.
 
         Any pause before the next attempt is over when None is returned. The failure is counted in
-        ``tally``, and the limiter and the watch are told of it. Raises ModelError if no call is worth another attempt.
+        ``tally``, and the limiter and the watch are told of it.
+
+        Raises ModelError if no call is worth another attempt.
         """
         if failure.throttled:
             tally.throttlings += 1

@@ -24,8 +24,8 @@ FEWEST_FAILURES = 8
 SECONDS_TO_LEAVE = 1.0
 """Time that calls under way have to end when a query is stopped, because a user waits for that."""
 PROBE_SECONDS = 10.0
-"""Time limit of the smallest call. A server that has not refused by then is running: some servers load a
-model during the first call."""
+"""Time limit of the smallest call. A server that has not refused by then is running: some servers
+load a model during the first call."""
 PROBE_TEXT = "Hi"
 """The text of the smallest call of a chat or an embedding model."""
 

@@ -1,4 +1,8 @@
-"""A load of a workspace into Neo4j."""
+"""Write a load into Neo4j, in one transaction or in batches, and check what was written.
+
+The tables are ``sourced_nodes`` and ``sourced_edges``, which are nodes and relationships with the
+list of their sources, and ``communities``.
+"""
 
 import json
 import time
@@ -36,6 +40,7 @@ from pipeline.stores.neo4j.rows import (
 NESTED = ("embedding", "tables")
 """The fields of Live that are kept as JSON: a property of Neo4j cannot be a mapping."""
 BATCH_BYTES = 8_000_000
+"""The most bytes of a batch of rows, which the server gets in one message."""
 ATOMIC_BYTES = 40_000_000
 """The most bytes of a load in one transaction. The server keeps the changes of a transaction in
 memory until it ends."""
@@ -43,16 +48,16 @@ IN_FLIGHT = 2
 """The number of batches that are written side by side."""
 RETRY_PAUSES = (0.1, 0.3, 1.0, 3.0)
 """Seconds before each further attempt to commit a batch."""
-NO_END: Mapping[LiteralString, str] = {
-    cypher.WRITE_EDGES: "relationships have an end",
-    cypher.WRITE_MEMBERS: "times a community has an entity",
-    cypher.WRITE_PARENTS: "communities have a parent",
+MISSING_END_FACTS: Mapping[LiteralString, str] = {
+    cypher.WRITE_EDGES: "relationships with an end that is no node",
+    cypher.WRITE_MEMBERS: "members of communities that are no node",
+    cypher.WRITE_PARENTS: "parents of communities that are no node",
 }
 """The statements that create a relationship for each row, with the words of the error if some rows
 create none."""
-CELLS_READ: Mapping[LiteralString, int] = {cypher.DELETE_EDGES: 3}
-"""The statements that read only the first cells of a row, with their number. The other cells are
-not sent, because the driver packs each cell."""
+SENT_CELLS: Mapping[LiteralString, int] = {cypher.DELETE_EDGES: 3}
+"""The statements that read only the first cells of a row, with their number: id, source and target.
+The other cells are not sent, because the driver packs each cell."""
 SIDE_BY_SIDE = frozenset({cypher.WRITE_NODES, cypher.WRITE_EDGES, cypher.WRITE_MEMBERS})
 """The statements whose batches may be written side by side. A statement that replaces relationships
 holds locks before it commits, so its batches are written one after the other."""
@@ -62,10 +67,11 @@ Statement = tuple[LiteralString, dict[str, Any]]
 
 @dataclass
 class Neo4jWriter:
-    """A load of a workspace into Neo4j.
+    """Writes the deltas of a load of a workspace, and publishes what the workspace then shows.
 
     ``around``: the transaction that holds the workspace's lock. A load of few changes is written in
-    it. Readers of Neo4j may see a part of a commit, so the load is marked as under way just before.
+    it. Readers of Neo4j may see a part of a commit. So a transaction of its own marks the load as
+    under way just before ``around`` commits.
 
     A larger load is marked from its start, and written in batches, each in its own transaction.
     Several batches are written side by side but commit one at a time. Neo4j links relationships in
@@ -75,11 +81,17 @@ class Neo4jWriter:
     Nodes are deleted when the load is published, so that every deleted relationship is found by its
     ends. Communities get their parents then as well.
 
-    ``expected``: the state of each table once everything is written. ``compared``: the tables whose
-    expected state is summed up from all of their rows. ``relinked``: whether relationships or
-    communities are written or deleted. ``waiting``: deltas that are not written yet. ``gone``: the
-    ids of nodes to delete. ``misplaced``: the ids of relationships to delete wherever they are, see
-    StoredHashes.
+    - ``published``: whether `publish` has ended, so that ``around`` may be committed.
+    - ``in_batches``: whether the load has become too large for one transaction.
+    - ``expected``: the state of each table once everything is written.
+    - ``compared``: the tables whose deltas hold all rows, so that their states are added up from
+      none.
+    - ``relinked``: whether relationships or communities are written or deleted.
+    - ``waiting``: deltas that are not written yet, with ``waiting_rows`` and ``waiting_bytes``.
+    - ``gone``: the ids of nodes to delete.
+    - ``parents``: the rows (id, parent) of communities that get their parent at the end.
+    - ``misplaced``: the ids of relationships to delete wherever they are, see StoredHashes.
+    - ``commit_lock``: is held during a commit of a batch.
     """
 
     store: Neo4jConnection
@@ -92,18 +104,22 @@ class Neo4jWriter:
     compared: set[str] = field(default_factory=set)
     relinked: bool = False
     waiting: list[tuple[str, Delta]] = field(default_factory=list)
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
     gone: list[str] = field(default_factory=list)
     parents: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame({"id": [], "parent": []}, dtype=object)
     )
     misplaced: frozenset[str] = frozenset()
-    commits: Lock = field(default_factory=Lock)
+    commit_lock: Lock = field(default_factory=Lock)
 
     def states(self) -> Mapping[str, TableState]:
+        """Read the states of the tables, and expect them until a delta changes them."""
         self.expected = self._read_states()
         return dict(self.expected)
 
     def hashes(self, table: str) -> pa.Table:
+        """Read the hashes of a table's rows, and note which relationships must be deleted."""
         stored = read_hashes(self.store, table)
         self.misplaced |= stored.misplaced
         return stored.hashes
@@ -114,6 +130,7 @@ class Neo4jWriter:
         if table != "sourced_nodes" and not delta.empty:
             self.relinked = True
         self.waiting.append((table, delta))
+        self._measure(delta)
         if not self.in_batches and self._exceeds_one_transaction():
             self._mark_loading()
             self.in_batches = True
@@ -125,8 +142,8 @@ class Neo4jWriter:
         if delta.before is not None:
             self.expected[table] = without(self.expected[table], state_of(delta.before))
         elif table not in self.compared:
-            # The deltas of a comparison of all rows cover all rows of the table, so the sum begins
-            # without any.
+            # Without ``before``, the deltas together hold every row of the table. Their states are
+            # added up, beginning with no rows.
             self.compared.add(table)
             self.expected[table] = NO_ROWS
         self.expected[table] = together(self.expected[table], state_of(delta.after))
@@ -136,58 +153,62 @@ class Neo4jWriter:
         self._write_waiting()
         self._write_rows("parents", self.parents, cypher.WRITE_PARENTS)
         self._delete(cypher.DELETE_NODES, self.gone)
-        states = self._read_expected_states()
+        states = self._read_and_check_states()
+        # The counts are kept with the checksums of the tables from which they are counted.
+        counted_from = f"{states['sourced_edges'].checksum} {states['communities'].checksum}"
+        self._update_link_counts(counted_from)
         stored = self.live.stored(states)
         nested = {name: json.dumps(stored[name], sort_keys=True) for name in NESTED}
-        between = self._count_between(states)
-        own = {
+        # These properties stand only in Neo4j.
+        neo4j_properties = {
             "workspace": self.store.workspace,
             "max_source_ids": self.store.max_source_ids,
-            "between": between,
+            "between": counted_from,
         }
-        properties = {**stored, **nested, **own}
+        properties = {**stored, **nested, **neo4j_properties}
         if not self.in_batches:
             self._mark_loading()
         self._execute(self.around, [(cypher.PUBLISH, {"properties": properties})])
         self.published = True
 
-    def _count_between(self, states: Mapping[str, TableState]) -> str:
+    def _update_link_counts(self, counted_from: str) -> None:
         """Count relationships between communities again, unless the counts are right.
 
-        Return the checksums of the tables from which they are counted; they are kept with the
-        counts.
+        ``counted_from``: the checksums of the tables from which they are counted.
         """
-        counted_of = f"{states['sourced_edges'].checksum} {states['communities'].checksum}"
         record = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
-        is_counted = record is not None and record.value() == counted_of
-        if self.relinked or not is_counted or self._are_miscounted():
+        counts_are_current = record is not None and record.value() == counted_from
+        if self.relinked or not counts_are_current or self._are_miscounted():
             self._execute(self.around, [(cypher.DELETE_BETWEEN, {}), (cypher.COUNT_BETWEEN, {})])
-        return counted_of
 
     def _are_miscounted(self) -> bool:
-        """Check for counts that somebody has changed by hand."""
+        """Return whether somebody has changed counts by hand."""
         result = self.around.run(cypher.MISCOUNTED, workspace=self.store.workspace)
         return bool(result.single(strict=True).value())
 
     def _mark_loading(self) -> None:
-        """Record, visibly to all readers, that a load is under way."""
+        """Record, visibly to all readers, that a load is under way.
+
+        This writes another node than the one that ``around`` has locked, so it need not wait.
+        """
         self._commit([(cypher.BEGIN, {"owner": self.live.owner, "place": self.live.place})])
+
+    def _measure(self, delta: Delta) -> None:
+        """Add the rows and bytes of a delta to those that wait."""
+        self.waiting_rows += len(delta.deleted)
+        for rows in (delta.inserted, delta.updated):
+            self.waiting_rows += len(rows)
+            self.waiting_bytes += int(bytes_of(rows, self.store.max_source_ids).sum())
+            # Each entity of a community becomes a relationship.
+            if "entity_ids" in rows:
+                self.waiting_rows += int(lengths_of(rows["entity_ids"]).sum())
 
     def _exceeds_one_transaction(self) -> bool:
         """Return whether the waiting deltas have too many rows or bytes for one transaction."""
-        rows_changed, bytes_changed = 0, 0
-        for _, delta in self.waiting:
-            rows_changed += len(delta.deleted)
-            for rows in (delta.inserted, delta.updated):
-                rows_changed += len(rows)
-                bytes_changed += int(bytes_of(rows, self.store.max_source_ids).sum())
-                # Each entity of a community becomes a relationship.
-                if "entity_ids" in rows:
-                    rows_changed += int(lengths_of(rows["entity_ids"]).sum())
-        return rows_changed > self.store.atomic_rows or bytes_changed > ATOMIC_BYTES
+        return self.waiting_rows > self.store.atomic_rows or self.waiting_bytes > ATOMIC_BYTES
 
     def _write_waiting(self) -> None:
-        """Write the waiting deltas; nodes are only noted for deletion."""
+        """Write the waiting deltas. Only note the nodes to delete, for ``publish``."""
         for table, delta in self.waiting:
             if table == "sourced_nodes":
                 self.gone.extend(delta.deleted)
@@ -197,12 +218,15 @@ class Neo4jWriter:
                 self._write_communities(delta)
             else:
                 self._delete(cypher.DELETE_BY_ID, sorted(self.misplaced))
-                # They are deleted once: this delta and later ones write rows with the same ids.
+                # A second deletion would remove the rows that this delta, or a later one, writes
+                # under these ids.
                 self.misplaced = frozenset()
                 self._delete_edges(delta.deleted)
                 self._write_rows(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
                 self._write_rows(table, delta.inserted, cypher.WRITE_EDGES)
         self.waiting.clear()
+        self.waiting_rows = 0
+        self.waiting_bytes = 0
 
     def _write_communities(self, delta: Delta) -> None:
         """Write communities with their members; keep their parents for the publication.
@@ -215,29 +239,35 @@ class Neo4jWriter:
         self._write_rows("members", members(changed), cypher.WRITE_MEMBERS)
         self.parents = pd.concat([self.parents, parents(changed)], ignore_index=True)
 
-    def _write_rows(self, table: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
-        """Write rows in batches; all of the queries are sent with each batch, in this order."""
+    def _write_rows(self, kind: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
+        """Write rows in batches; all of the queries are sent with each batch, in this order.
+
+        ``kind``: a table, or "members" or "parents" of communities.
+        """
 
         def write_batch(batch: pd.DataFrame) -> int:
-            cells = as_written(table, batch, self.store.max_source_ids)
+            cells = as_written(kind, batch, self.store.max_source_ids)
             statements: list[Statement] = []
             for query in queries:
                 # The slice to None takes all cells.
-                first_cells = [row[: CELLS_READ.get(query)] for row in cells]
+                first_cells = [row[: SENT_CELLS.get(query)] for row in cells]
                 statements.append((query, {"rows": first_cells}))
             self._send(statements)
             return len(batch)
 
         sizes = bytes_of(rows, self.store.max_source_ids)
-        cut = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
+        row_batches = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
         side_by_side = self.in_batches and SIDE_BY_SIDE.issuperset(queries)
         done = 0
         # After an error the pool waits until the batches in flight have ended.
         with ThreadPoolExecutor(IN_FLIGHT) as pool:
-            written = pool.map(write_batch, cut) if side_by_side else map(write_batch, cut)
-            for rows_written in written:
-                done += rows_written
-                self.advanced(table, done, len(rows))
+            if side_by_side:
+                written_counts = pool.map(write_batch, row_batches)
+            else:
+                written_counts = map(write_batch, row_batches)
+            for count in written_counts:
+                done += count
+                self.advanced(kind, done, len(rows))
 
     def _delete_edges(self, ids: Sequence[str]) -> None:
         """Delete relationships by the end nodes that their ids name.
@@ -254,14 +284,15 @@ class Neo4jWriter:
         for start in range(0, len(rows), self.store.batch_rows):
             self._send([(query, {"rows": rows[start : start + self.store.batch_rows]})])
 
-    def _read_expected_states(self) -> dict[str, TableState]:
-        """Return the states of the tables; raise LostConnectionError if they are not as expected.
+    def _read_and_check_states(self) -> dict[str, TableState]:
+        """Read the states of the tables; raise LostConnectionError if they are not as expected.
 
         A batch of an earlier load that lost its connection may have been committed after this load
         had read the rows. Another load then corrects its changes.
         """
         states = self._read_states()
-        if self.expected.items() <= states.items():
+        is_as_expected = all(states[table] == state for table, state in self.expected.items())
+        if is_as_expected:
             return states
         raise LostConnectionError(
             f"stores.neo4j: rows of workspace '{self.store.workspace}' changed while they were"
@@ -294,7 +325,7 @@ class Neo4jWriter:
                     session.begin_transaction() as transaction,
                 ):
                     self._execute(transaction, statements)
-                    with self.commits:
+                    with self.commit_lock:
                         transaction.commit()
                 return
             except TransientError:
@@ -307,10 +338,13 @@ class Neo4jWriter:
         for query, parameters in statements:
             result = transaction.run(query, workspace=self.store.workspace, **parameters)
             created = result.consume().counters.relationships_created
-            if query in NO_END and created != len(parameters["rows"]):
+            if query not in MISSING_END_FACTS:
+                continue
+            missing = len(parameters["rows"]) - created
+            if missing:
                 raise StoreError(
-                    f"stores.neo4j: {len(parameters['rows']) - created} {NO_END[query]} that is no"
-                    " node; run the workflow again, so that its tables agree"
+                    f"stores.neo4j: {MISSING_END_FACTS[query]}: {missing}; run the workflow again,"
+                    " so that its tables agree"
                 )
 
 
@@ -328,7 +362,8 @@ class StoredHashes:
 
 def read_hashes(store: Neo4jConnection, table: str) -> StoredHashes:
     """Read the hashes of all rows of a table."""
-    # The lengths of lists are checked only if they were written with another ``max_source_ids``.
+    # The lengths of lists are checked only if they were written with another ``max_source_ids``,
+    # which is all that ``outdated`` tells of.
     most = store.max_source_ids if store.outdated() else None
 
     def read(transaction: ManagedTransaction) -> StoredHashes:
@@ -343,6 +378,7 @@ def read_hashes(store: Neo4jConnection, table: str) -> StoredHashes:
             misplaced.update(id for id, count in Counter(ids).items() if count > 1)
         if misplaced:
             hash_of = dict(zip(ids, hashes, strict=True))
+            # No row has an empty hash, so these rows are written again.
             hash_of.update(dict.fromkeys(misplaced, ""))
             ids, hashes = list(hash_of), list(hash_of.values())
         return StoredHashes(pa.table([ids, hashes], schema=HASHES), frozenset(misplaced))

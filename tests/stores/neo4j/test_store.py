@@ -199,7 +199,7 @@ def test_relationships_whose_id_names_no_ends_are_deleted_by_the_next_load(neo4j
 
 def test_an_edge_without_its_node_is_an_error(neo4j: OpenStore):
     store = neo4j()
-    with pytest.raises(StoreError, match="1 relationships have an end that is no node"):
+    with pytest.raises(StoreError, match="relationships with an end that is no node: 1;"):
         load(store, [node("A")], [edge("A", "B")])
     assert store.live() is None
 
