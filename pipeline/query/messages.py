@@ -130,7 +130,11 @@ def _rules(request: QueryRequest, resources: QueryResources) -> str:
     """Return the system message of the answer; "" in mode ``bypass`` without a system prompt."""
     if request.mode == "bypass" and not request.system_prompt:
         return ""
-    name = "answer_mixed" if request.mixed else ANSWERS.get(request.mode, "answer_graph")
+    name = (
+        "answer_mixed"
+        if request.wants_reports_and_claims
+        else ANSWERS.get(request.mode, "answer_graph")
+    )
     template = resources.prompt(name)
     usual_form = QueryRequest.model_fields["response_type"].default
     values = {

@@ -77,7 +77,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("rerank"):
         chunks, rerank_notes = _rerank(request, keywords, chunks, resources)
     with clock.measure("context"):
-        build = build_mixed_context if request.mixed else build_context
+        build = build_mixed_context if request.wants_reports_and_claims else build_context
         shown = chunks[: request.chunk_top_k]
         shown = order_versions(shown, request.query, request.prefer)
         absence = evidence.absence
@@ -105,7 +105,11 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
         replies=() if keywords.reply is None else (keywords.reply,),
         absence=absence,
     )
-    return replace(prepared, citable=list_citable(context)) if request.mixed else prepared
+    return (
+        replace(prepared, citable=list_citable(context))
+        if request.wants_reports_and_claims
+        else prepared
+    )
 
 
 def _note_orders_of_texts(request: QueryRequest, chunks: Sequence[Passage]) -> tuple[str, ...]:

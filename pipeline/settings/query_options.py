@@ -36,7 +36,7 @@ class QueryOptions(QueryFields, BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @property
-    def mixed(self) -> bool:
+    def wants_reports_and_claims(self) -> bool:
         """Return whether mode ``local`` also shows community reports and claims."""
         return self.mode == "local" and self.context == "graphrag"
 
@@ -49,7 +49,7 @@ class QueryOptions(QueryFields, BaseModel):
     @property
     def with_reports(self) -> bool:
         """Return whether the mode shows community reports."""
-        return self.mixed or self.mode in ("community", "drift")
+        return self.wants_reports_and_claims or self.mode in ("community", "drift")
 
 
 class QuerySettings(QueryOptions):

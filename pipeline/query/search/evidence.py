@@ -142,7 +142,7 @@ class UnitChoice:
     question: np.ndarray
     vectors: VectorReads
 
-    def among(self, sources: Sources) -> UnitCounts:
+    def choose_among(self, sources: Sources) -> UnitCounts:
         """Choose text units of ``sources`` by the method.
 
         RELATION takes all, in the order of the records. VECTOR takes the nearest ones; if it finds

@@ -1,4 +1,7 @@
-"""Search by mode: local, global, hybrid, mix, naive and graph."""
+"""Search by mode: local, global, hybrid, mix, naive and graph.
+
+`may_ask_chat` says which questions may ask a chat model: that depends on the mode too.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +35,8 @@ VECTOR_MODES = frozenset({"naive", "mix"})
 REPORT_MODES = frozenset({"community", "drift"})
 KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
 RELATIONSHIP_LIMIT = CLAIM_LIMIT = 1000
-"""Most rows of one read: more than any budget shows, and a bound for entities with many links."""
+"""The largest number of rows of one read: more than any budget shows, and a bound for entities with
+many relationships."""
 
 
 def may_ask_chat(options: Mapping[str, Any]) -> bool:
@@ -47,7 +51,7 @@ def may_ask_chat(options: Mapping[str, Any]) -> bool:
     return options["mode"] in REPORT_MODES and bool(options.get("dynamic_community_selection"))
 
 
-def local_search(
+def search_entities(
     ids: Sequence[str],
     choice: UnitChoice,
     limits: Limits,
@@ -55,7 +59,7 @@ def local_search(
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Return the first entities of ``ids``, with their relationships, and text units.
+    """Return the first ``limits.records`` entities, with their relationships, and text units.
 
     The entities keep the order of ``ids``. ``order`` sorts the relationships, ``choice`` chooses
     the text units. It takes three reads for any number of ids, and one more to order by the
@@ -63,62 +67,65 @@ def local_search(
     """
     if not ids:
         return Evidence()
+    # An entity may be deleted between two reads, so not each of the ids is of an entity.
     entities = graph.entities(ids)
     shown_entities = entities[: limits.records]
-    # An entity may be deleted between two reads, so not each of the first ids is of an entity.
-    shown = [entity.id for entity in shown_entities]
-    relationships = graph.relationships_of(shown, RELATIONSHIP_LIMIT)
+    shown_ids = [entity.id for entity in shown_entities]
+    relationships = graph.relationships_of(shown_ids, RELATIONSHIP_LIMIT)
     if order == "question":
-        relationships = sort_by_question(relationships, shown, choice.question, vectors)
-    sources = [entity.text_unit_ids for entity in entities]
-    n_needed = limits.count_needed(sources)
+        relationships = sort_by_question(relationships, shown_ids, choice.question, vectors)
+    # Text units come from more entities than are shown, until there are enough to choose from.
+    units_of_entities = [entity.text_unit_ids for entity in entities]
+    n_needed = limits.count_needed(units_of_entities)
     if choice.method == "RELATION":
-        needed = [entity.id for entity in entities[:n_needed]]
-        unit_counts = rank_by_relation(graph.shared_units(needed), needed)
+        needed_ids = [entity.id for entity in entities[:n_needed]]
+        unit_counts = rank_by_relation(graph.shared_units(needed_ids), needed_ids)
     else:
-        unit_counts = choice.among(sources[:n_needed])
+        unit_counts = choice.choose_among(units_of_entities[:n_needed])
     return Evidence(shown_entities, relationships, {"entity": unit_counts})
 
 
-def global_search(
+def search_relationships(
     ids: Sequence[str],
     choice: UnitChoice,
     limits: Limits,
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Return the first relationships of ``ids``, with their ends, and text units.
+    """Return the first ``limits.records`` relationships, with their ends, and text units.
 
-    The relationships keep this order, or are sorted by rank and weight, as ``order`` says. The
-    entities follow the order of ``ids``. ``choice`` chooses the text units. It takes two reads for
-    any number of ids, and one more to compare text units.
+    The relationships keep the order of ``ids``, or are sorted by rank and weight, as ``order``
+    says. The entities follow the order of ``ids``. ``choice`` chooses the text units. It takes two
+    reads for any number of ids, and one more to compare text units.
     """
     if not ids:
         return Evidence()
     found = graph.relationships(ids)
-    nearest = found[: limits.records]
-    ends: dict[str, None] = {}
-    for link in nearest:
-        ends[link.source_entity_id] = None
-        ends[link.target_entity_id] = None
-    entities = graph.entities(list(ends))
-    sources = [link.text_unit_ids for link in found]
-    unit_counts = choice.among(sources[: limits.count_needed(sources)])
+    shown = found[: limits.records]
+    end_ids: dict[str, None] = {}
+    for relationship in shown:
+        end_ids[relationship.source_entity_id] = None
+        end_ids[relationship.target_entity_id] = None
+    entities = graph.entities(list(end_ids))
+    # Text units come from more relationships than are shown, until there are enough.
+    units_of_relationships = [relationship.text_unit_ids for relationship in found]
+    n_needed = limits.count_needed(units_of_relationships)
+    unit_counts = choice.choose_among(units_of_relationships[:n_needed])
     if order == "rank":
-        nearest = sorted(nearest, key=lambda link: (-link.rank, -link.weight, link.id))
-    return Evidence(entities, nearest, {"relationship": unit_counts})
+        shown = sorted(shown, key=lambda one: (-one.rank, -one.weight, one.id))
+    return Evidence(entities, shown, {"relationship": unit_counts})
 
 
 @dataclass(frozen=True)
 class QuestionVectors:
     """The vectors to search with.
 
-    ``text``: the text searched for as a whole; ``question``: its vector. ``low`` and ``high``: the
+    ``text``: the text searched for as a whole; ``whole``: its vector. ``low`` and ``high``: the
     vectors of the keywords of each level; None if there are none.
     """
 
     text: str
-    question: np.ndarray
+    whole: np.ndarray
     low: np.ndarray | None
     high: np.ndarray | None
 
@@ -129,10 +136,11 @@ def embed_question(
     """Embed the question and its keywords in one call of the model."""
     text = choose_search_text(request, keywords)
     low_text, high_text = ", ".join(keywords.low), ", ".join(keywords.high)
-    question, low, high = embedding.embed([text, low_text, high_text])
+    # The text of missing keywords is empty. It is not sent, and its vector is of no use.
+    whole, low, high = embedding.embed([text, low_text, high_text])
     return QuestionVectors(
         text,
-        question,
+        whole,
         low=low if keywords.low else None,
         high=high if keywords.high else None,
     )
@@ -140,28 +148,32 @@ def embed_question(
 
 def retrieve(
     request: QueryRequest,
-    question: QuestionVectors,
+    search_vectors: QuestionVectors,
     vectors: VectorReads,
     graph: GraphReads,
-    n_chunks: int,
+    n_units: int,
 ) -> Evidence:
-    """Search as the mode of the request says, and find about ``n_chunks`` text units by similarity.
+    """Search as the mode of the request says.
 
-    The half of a mode whose keywords are missing is left out. If no half is left, or the graph
-    holds nothing for the question, the search is that of mode ``naive``.
+    Low-level keywords find entities, high-level ones relationships. The search for which keywords
+    are missing is left out. If none is left, or the graph holds nothing for the question, the
+    search is that of mode ``naive``.
+
+    ``n_units``: the number of text units that are wanted.
     """
     if request.mode == "graph":
         from pipeline.query.search.walk.graph_search import graph_search
 
         return graph_search(
-            question.text, question.question, request.top_k, n_chunks, vectors, graph
+            search_vectors.text, search_vectors.whole, request.top_k, n_units, vectors, graph
         )
-    low = question.low if request.mode in LOCAL_MODES else None
-    high = question.high if request.mode in GLOBAL_MODES else None
-    by_vector = request.mode in VECTOR_MODES or (low is None and high is None)
-    naive = VectorSearch("chunks", question.question, n_chunks)
+    low = search_vectors.low if request.mode in LOCAL_MODES else None
+    high = search_vectors.high if request.mode in GLOBAL_MODES else None
+    has_no_keywords = low is None and high is None
+    by_vector = request.mode in VECTOR_MODES or has_no_keywords
+    naive = VectorSearch("chunks", search_vectors.whole, n_units)
 
-    limits = Limits(request.top_k, n_chunks)
+    limits = Limits(request.top_k, n_units)
     # All searches are one read of the store.
     searches: dict[str, VectorSearch] = {}
     if by_vector:
@@ -170,59 +182,66 @@ def retrieve(
         searches["entities"] = VectorSearch("entities", low, limits.searched)
     if high is not None:
         searches["relationships"] = VectorSearch("relationships", high, limits.searched)
-    nearest = dict(zip(searches, find_nearest_ids(searches.values(), vectors), strict=True))
+    ids_of_searches = find_nearest_ids(searches.values(), vectors)
+    nearest_ids = dict(zip(searches, ids_of_searches, strict=True))
 
     choice = UnitChoice(
-        request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors
+        request.kg_chunk_pick_method, request.related_chunk_number, search_vectors.whole, vectors
     )
     order = request.relationship_order
-    found = [Evidence(notes=_missing_keyword_notes(request, question))]
+    notes = _note_missing_keywords(request, search_vectors)
+    if request.mode in KEYWORD_MODES - VECTOR_MODES and has_no_keywords:
+        notes.append("searched as naive")
+    found = [Evidence(notes=tuple(notes))]
     if by_vector:
-        found.append(_naive_evidence(nearest["chunks"]))
+        found.append(_make_naive_evidence(nearest_ids["chunks"]))
     if low is not None:
-        found.append(local_search(nearest["entities"], choice, limits, vectors, graph, order))
+        ids = nearest_ids["entities"]
+        found.append(search_entities(ids, choice, limits, vectors, graph, order))
     if high is not None:
-        found.append(global_search(nearest["relationships"], choice, limits, graph, order))
+        ids = nearest_ids["relationships"]
+        found.append(search_relationships(ids, choice, limits, graph, order))
     evidence = _merge(found)
     if not by_vector and not evidence.entities and not evidence.relationships:
         [ids] = find_nearest_ids([naive], vectors)
-        notes = (*evidence.notes, "the graph holds nothing of it: searched as naive")
-        return replace(_naive_evidence(ids), notes=notes)
+        note = "the graph holds nothing for this question: searched as naive"
+        return replace(_make_naive_evidence(ids), notes=(*evidence.notes, note))
     return evidence
 
 
 def find_nearest_ids(searches: Iterable[VectorSearch], vectors: VectorReads) -> list[list[str]]:
     """Return the ids that each search finds, best first; one read for all searches."""
-    return [[id for id, _ in hits] for hits in vectors.nearest(list(searches))]
+    return [_list_ids_of_hits(hits) for hits in vectors.nearest(list(searches))]
 
 
-def _naive_evidence(ids: Sequence[str]) -> Evidence:
+def _list_ids_of_hits(hits: Iterable[tuple[str, float]]) -> list[str]:
+    """Return the ids of hits, without their similarities."""
+    return [id for id, _ in hits]
+
+
+def _make_naive_evidence(ids: Sequence[str]) -> Evidence:
     """Return the text units ``ids`` as evidence, found by their vectors."""
-    return Evidence(unit_lanes={"vector": dict.fromkeys(ids, 1)})
+    # Each was found once.
+    unit_counts = dict.fromkeys(ids, 1)
+    return Evidence(unit_lanes={"vector": unit_counts})
 
 
-def _missing_keyword_notes(request: QueryRequest, question: QuestionVectors) -> tuple[str, ...]:
-    """Return a note for each half of the search that is left out for lack of keywords."""
-    halves = (
-        (LOCAL_MODES, question.low, "no low-level keywords: entities were not searched"),
-        (GLOBAL_MODES, question.high, "no high-level keywords: relationships were not searched"),
-    )
-    n_wanted = 0
+def _note_missing_keywords(request: QueryRequest, search_vectors: QuestionVectors) -> list[str]:
+    """Return a note for each search of the mode that is left out for lack of keywords."""
     notes: list[str] = []
-    for modes, vector, note in halves:
-        if request.mode in modes:
-            n_wanted += 1
-            if vector is None:
-                notes.append(note)
-    none_is_left = n_wanted > 0 and len(notes) == n_wanted
-    # Mode mix always searches as naive too.
-    if none_is_left and request.mode != "mix":
-        notes.append("searched as naive")
-    return tuple(notes)
+    if request.mode in LOCAL_MODES and search_vectors.low is None:
+        notes.append("no low-level keywords: entities were not searched")
+    if request.mode in GLOBAL_MODES and search_vectors.high is None:
+        notes.append("no high-level keywords: relationships were not searched")
+    return notes
 
 
 def _merge(found: Sequence[Evidence]) -> Evidence:
-    """Merge the evidence of several searches, which take turns; equal names are one entity."""
+    """Merge the evidence of several searches, which take turns.
+
+    Entities with equal names are one, because a reader sees the name alone. Relationships are told
+    apart by their ids.
+    """
     unit_lanes: dict[str, UnitCounts] = {}
     for evidence in found:
         unit_lanes |= evidence.unit_lanes
@@ -248,10 +267,10 @@ def add_communities(
     if not ids:
         return evidence
     memberships = graph.communities_of(ids, level)
-    n_entities = Counter(membership.community_id for membership in memberships)
+    found_by_community = Counter(membership.community_id for membership in memberships)
     reports = [
-        replace(report, found_entities=n_entities[report.id])
-        for report in vectors.reports(sorted(n_entities))
+        replace(report, found_entities=found_by_community[report.id])
+        for report in vectors.reports(sorted(found_by_community))
     ]
     reports.sort(
         key=lambda report: (-report.found_entities, -report.weight, -report.rating, report.id)
@@ -261,23 +280,24 @@ def add_communities(
 
 def find_evidence(
     request: QueryRequest,
-    question: QuestionVectors,
+    search_vectors: QuestionVectors,
     vectors: VectorReads,
     graph: GraphReads,
-    n_chunks: int,
+    n_units: int,
 ) -> EvidenceAndUnits:
     """Return the evidence for a question, and the text units to show, in their order.
 
     Reports and claims are read only if the ``context`` of the request asks for them.
     """
-    evidence = retrieve(request, question, vectors, graph, n_chunks)
-    picks = {pick.id: pick for pick in pick_units(evidence, n_chunks)}
-    chunks = []
-    for chunk in vectors.chunks(list(picks), question.question):
-        pick = picks[chunk.id]
-        chunks.append(replace(chunk, lane=pick.lane, frequency=pick.frequency, place=pick.place))
-    if request.mixed:
+    evidence = retrieve(request, search_vectors, vectors, graph, n_units)
+    picks = {pick.id: pick for pick in pick_units(evidence, n_units)}
+    units = []
+    # Stores call text units chunks.
+    for unit in vectors.chunks(list(picks), search_vectors.whole):
+        pick = picks[unit.id]
+        units.append(replace(unit, lane=pick.lane, frequency=pick.frequency, place=pick.place))
+    if request.wants_reports_and_claims:
         evidence = add_communities(evidence, request.community_level, vectors, graph)
     found = [entity.id for entity in evidence.entities]
     attributes = vectors.attributes_of(found, SHOWN_ATTRIBUTES)
-    return replace(evidence, attributes=attributes), chunks
+    return replace(evidence, attributes=attributes), units

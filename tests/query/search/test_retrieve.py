@@ -9,9 +9,9 @@ from pipeline.query.search.modes import (
     QuestionVectors,
     embed_question,
     find_nearest_ids,
-    global_search,
-    local_search,
     retrieve,
+    search_entities,
+    search_relationships,
 )
 from pipeline.settings.query_fields import ChunkPick
 from pipeline.stores.reads import VectorSearch
@@ -142,7 +142,7 @@ def test_a_half_that_was_left_out_is_told(mode: str, keywords: Keywords, notes: 
 
 def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     stores = village()
-    evidence = local_search(
+    evidence = search_entities(
         near(stores, "entities", "Bea", 1), choice(stores), LIMITS, stores, stores
     )
     assert column(evidence.entities, "name") == ["Bea"]
@@ -150,9 +150,18 @@ def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     assert evidence.unit_lanes == {"entity": {"c2": 1, "c1": 1}}
 
 
+def test_relationships_are_those_of_the_entities_shown_if_the_graph_lacks_one_that_was_found():
+    stores = village()
+    ids = ["ent-gone", *near(stores, "entities", "Bea", 1)]
+    limits = Limits(records=1, n_units=1)
+    evidence = search_entities(ids, choice(stores), limits, stores, stores)
+    assert column(evidence.entities, "name") == ["Bea"]
+    assert column(evidence.relationships, "id") == ["rel-Bea-Cid", "rel-Ada-Bea"]
+
+
 def test_local_search_keeps_the_order_of_similarity():
     stores = village()
-    evidence = local_search(
+    evidence = search_entities(
         near(stores, "entities", "Dov", 2), choice(stores), LIMITS, stores, stores
     )
     assert column(evidence.entities, "name") == ["Dov", "Cid"]
@@ -161,11 +170,11 @@ def test_local_search_keeps_the_order_of_similarity():
 
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
-    evidence = global_search(
+    evidence = search_relationships(
         near(stores, "relationships", "lawsuit teaching", 2), choice(stores), LIMITS, stores
     )
     assert column(evidence.relationships, "id") == ["rel-Ada-Bea", "rel-Cid-Dov"]
-    by_rank = global_search(
+    by_rank = search_relationships(
         near(stores, "relationships", "lawsuit teaching", 2), choice(stores), LIMITS, stores, "rank"
     )
     assert column(by_rank.relationships, "id") == ["rel-Cid-Dov", "rel-Ada-Bea"]
@@ -176,14 +185,16 @@ def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
 def test_relationships_are_those_of_the_best_entity_first_and_the_most_similar_to_the_question():
     stores = village()
     wanted = choice(stores, "meeting")
-    by_question = local_search(near(stores, "entities", "Bea", 2), wanted, LIMITS, stores, stores)
+    by_question = search_entities(
+        near(stores, "entities", "Bea", 2), wanted, LIMITS, stores, stores
+    )
     assert column(by_question.entities, "name")[0] == "Bea"
     assert column(by_question.relationships, "description")[:2] == ["meeting", "teaching"]
-    other = local_search(
+    other = search_entities(
         near(stores, "entities", "Bea", 2), choice(stores, "teaching"), LIMITS, stores, stores
     )
     assert column(other.relationships, "description")[:2] == ["teaching", "meeting"]
-    by_rank = local_search(
+    by_rank = search_entities(
         near(stores, "entities", "Bea", 2), wanted, LIMITS, stores, stores, "rank"
     )
     ranks = column(by_rank.relationships, "rank")
@@ -231,7 +242,7 @@ def test_texts_of_which_the_graph_holds_nothing_are_found_as_by_naive(mode: str)
     )
     evidence = found(stores, BOTH, mode=mode, chunk_top_k=2)
     assert evidence.unit_lanes == found(village(), BOTH, mode="naive", chunk_top_k=2).unit_lanes
-    assert evidence.notes == ("the graph holds nothing of it: searched as naive",)
+    assert evidence.notes == ("the graph holds nothing for this question: searched as naive",)
 
 
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid", "mix", "naive"])
@@ -256,4 +267,4 @@ def test_all_that_is_searched_for_is_embedded_at_once():
     assert vectors.low is None
     assert vectors.high is not None
     np.testing.assert_allclose(vectors.high, letters("ab"))
-    np.testing.assert_allclose(vectors.question, letters("qqq"))
+    np.testing.assert_allclose(vectors.whole, letters("qqq"))

@@ -10,7 +10,7 @@ sources = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), max_size=5
 
 def test_by_relation_a_relationships_sources_come_in_its_order():
     choice = UnitChoice("RELATION", 5, letters("x"), village())
-    assert choice.among([["c2"], ["c1", "c2"]]) == {"c2": 2, "c1": 1}
+    assert choice.choose_among([["c2"], ["c1", "c2"]]) == {"c2": 2, "c1": 1}
 
 
 def test_by_weight_the_first_names_most_the_last_one():
@@ -49,7 +49,7 @@ def test_by_weight_each_has_at_least_one_and_none_is_chosen_twice(
 def test_by_vector_the_nearest_half_of_the_number_for_each():
     stores = village()
     choice = UnitChoice("VECTOR", 2, letters("Cid sued Dov."), stores)
-    assert list(choice.among([["c1", "c2"], ["c2", "c3"]])) == ["c3", "c2"]
+    assert list(choice.choose_among([["c1", "c2"], ["c2", "c3"]])) == ["c3", "c2"]
     assert stores.reads == ["nearest_of"]
 
 
@@ -58,4 +58,4 @@ def test_by_vector_falls_back_to_weight(question: str):
     """Test a question without a vector, and text units that the store does not know."""
     found = [["c1", "c2"], ["c3"]] if not question else [["gone"], ["lost"]]
     choice = UnitChoice("VECTOR", 2, letters(question), village())
-    assert choice.among(found) == choose_by_weight(found, 2)
+    assert choice.choose_among(found) == choose_by_weight(found, 2)
