@@ -11,7 +11,7 @@ from neo4j import GraphDatabase
 
 from pipeline.engine.run_report import RunReport, StepReport
 from pipeline.project import Project
-from pipeline.stores.postgres.schema import LIVE, ROW_TABLES
+from pipeline.stores.postgres.schema import LIVE, SORT_COLUMNS
 from tests.projects import ProjectFolder, read_yaml, write_yaml
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, Request
@@ -91,7 +91,7 @@ def empty_postgres(url: str, workspace: str) -> None:
 
 def _tables(connection: psycopg.Connection) -> list[tuple[str, str]]:
     """Those that are there, with what orders their rows."""
-    named = [*ROW_TABLES.items(), (LIVE.name, "workspace")]
+    named = [*SORT_COLUMNS.items(), (LIVE.name, "workspace")]
     return [
         (name, key)
         for name, key in named

@@ -20,7 +20,7 @@ from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.hnsw import Hnsw
 from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.maintenance import document_index, mention_index
-from pipeline.stores.postgres.schema import CHUNKS, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
@@ -73,7 +73,7 @@ def indexes(store: PostgresStore) -> dict[str, bool]:
     )
     with store.connection() as connection:
         return dict(
-            connection.execute(query, {"name": partition_of(CHUNKS, store.workspace)}).all()
+            connection.execute(query, {"name": name_partition(CHUNKS, store.workspace)}).all()
         )
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.postgres.schema import SOURCE_LISTS, partition_of
+from pipeline.stores.postgres.schema import SOURCE_LISTS, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 
 OpenStore = Callable[..., PostgresStore]
@@ -143,7 +143,7 @@ def _by_index(store: PostgresStore, unit: str, most: int) -> list[tuple]:
 
 
 def _partition(store: PostgresStore) -> str:
-    return partition_of(SOURCE_LISTS, store.workspace)
+    return name_partition(SOURCE_LISTS, store.workspace)
 
 
 def _read(store: PostgresStore, table: str) -> int:

@@ -12,7 +12,7 @@ from pipeline.errors import StoreError
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres import writer as postgres_writer
-from pipeline.stores.postgres.schema import ENTITIES, partition_of
+from pipeline.stores.postgres.schema import ENTITIES, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import Listing, VectorSearch
 from pipeline.stores.records import Document, Passage, TextUnit
@@ -289,12 +289,12 @@ def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, t
             "SELECT indexdef FROM pg_indexes "
             "WHERE indexname LIKE %s AND tablename LIKE 'lightrag_entities%%' "
             "AND indexdef LIKE %s",
-            (f"{partition_of(ENTITIES, store.workspace)}_hnsw%", f"%{type_name}_cosine_ops%"),
+            (f"{name_partition(ENTITIES, store.workspace)}_hnsw%", f"%{type_name}_cosine_ops%"),
         ).all()
         storage = connection.exec_driver_sql(
             "SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname ="
             " 'embedding'",
-            (partition_of(ENTITIES, store.workspace),),
+            (name_partition(ENTITIES, store.workspace),),
         ).scalar_one()
     assert "USING hnsw" in definition
     assert storage == ("p" if dimensions < 2000 else "e")

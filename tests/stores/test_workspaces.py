@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text
 
 from pipeline.load.loader import load
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.stores.postgres.schema import CHUNKS, TABLES, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, TABLES, VECTOR_TABLES, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 from tests.load.tables import corpus, save
 
@@ -57,7 +57,7 @@ def contents(store: PostgresStore) -> dict[str, list]:
 
 def partitions(store: PostgresStore) -> list[str]:
     """Those of the workspace that are there."""
-    names = [partition_of(table, store.workspace) for table in VECTOR_TABLES.values()]
+    names = [name_partition(table, store.workspace) for table in VECTOR_TABLES.values()]
     with store.connection() as connection:
         return [
             name for name in names if connection.execute(select(func.to_regclass(name))).scalar()
@@ -102,7 +102,7 @@ def test_a_partition_that_cannot_be_dropped_stays_and_is_used_again(
             text("SELECT count(*) FROM lightrag_chunks")
         )  # holds the table until the block ends
         assert one.drop() == ROWS
-        assert partitions(one) == [partition_of(CHUNKS, one.workspace)]
+        assert partitions(one) == [name_partition(CHUNKS, one.workspace)]
     assert load(manifest, snapshots, [one], 100)["postgres"]["chunks"]["inserted"] == 1
     assert len(partitions(one)) == 4
 

@@ -13,9 +13,9 @@ from pipeline.engine.run_options import RunOptions
 from pipeline.stores.postgres.schema import (
     DERIVED_TABLES,
     METADATA,
-    NOTES_OF_LOADS,
-    ROW_TABLES,
+    SORT_COLUMNS,
     TABLES,
+    UNVERIFIED_TABLES,
 )
 from tests.projects import write_yaml
 from tests.servers.openai_replies import Messages, Reply, default_reply
@@ -41,8 +41,8 @@ def with_height(messages: Messages, body: Mapping[str, Any]) -> Reply:
 
 def test_each_table_of_the_schema_is_compared_or_a_note_of_a_load():
     compared = {table.name for table in (*TABLES.values(), *DERIVED_TABLES.values())}
-    notes = {table.name for table in NOTES_OF_LOADS}
-    assert set(ROW_TABLES) == compared
+    notes = {table.name for table in UNVERIFIED_TABLES}
+    assert set(SORT_COLUMNS) == compared
     assert compared.isdisjoint(notes)
     assert set(METADATA.tables) == compared | notes
 
@@ -61,8 +61,8 @@ def test_a_missing_row_of_any_table_is_found_and_restored(
     with folder.open(*folder.endpoint_overrides) as project:
         workspace = project.settings.workspace
         before = postgres_rows(postgres_url, workspace)
-        assert [table for table in ROW_TABLES if not before[table]] == []
-        for table in ROW_TABLES:
+        assert [table for table in SORT_COLUMNS if not before[table]] == []
+        for table in SORT_COLUMNS:
             with psycopg.connect(postgres_url) as connection:
                 connection.execute(
                     f"DELETE FROM {table} WHERE workspace = %s AND ctid = "

@@ -12,7 +12,7 @@ from pipeline.engine.run_options import ALL, RunOptions, Selection
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.runs.adapters import postgres_store
-from pipeline.stores.postgres.schema import VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.schema import VECTOR_TABLES, name_partition
 from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models
@@ -151,7 +151,7 @@ def test_a_model_is_set_back_without_any_call(project: ProjectFolder, openai: Op
 def indexes_of(opened: Project) -> list[str]:
     """Of the workspace's vectors; those of the model before are dropped."""
     store = postgres_store(opened.settings, opened.root)
-    partitions = [partition_of(table, store.workspace) for table in VECTOR_TABLES.values()]
+    partitions = [name_partition(table, store.workspace) for table in VECTOR_TABLES.values()]
     query = text(
         "SELECT indexname FROM pg_indexes WHERE tablename = ANY(:names) AND indexdef LIKE '% USING"
         " hnsw %'"

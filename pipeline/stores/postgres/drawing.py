@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, te
 
 from pipeline.stores.postgres.database import columns_of
 from pipeline.stores.postgres.reads import PostgresReads
-from pipeline.stores.postgres.schema import BETWEEN, COMMUNITIES, EDGES, NODES
+from pipeline.stores.postgres.schema import COMMUNITIES, EDGES, LINK_COUNTS, NODES
 from pipeline.stores.reads import in_order
 from pipeline.stores.records import Between, Community, Dot, Line
 
@@ -160,16 +160,16 @@ class PostgresDrawing:
     def between(self, community_ids: Sequence[str]) -> list[Between]:
         ids = func.any(list(community_ids))
         query = (
-            select(*columns_of(Between, BETWEEN))
+            select(*columns_of(Between, LINK_COUNTS))
             .where(
-                BETWEEN.c.workspace == self.store.workspace,
-                BETWEEN.c.one_id == ids,
-                BETWEEN.c.other_id == ids,
+                LINK_COUNTS.c.workspace == self.store.workspace,
+                LINK_COUNTS.c.one_id == ids,
+                LINK_COUNTS.c.other_id == ids,
             )
             .order_by(
-                BETWEEN.c.relationships.desc(),
-                BETWEEN.c.one_id.collate("C"),
-                BETWEEN.c.other_id.collate("C"),
+                LINK_COUNTS.c.relationships.desc(),
+                LINK_COUNTS.c.one_id.collate("C"),
+                LINK_COUNTS.c.other_id.collate("C"),
             )
         )
         return self.store.records(Between, query)
@@ -204,7 +204,7 @@ def miscounted(connection: Connection, workspace: str) -> int:
     They are compared with the loaded edges and communities. Where the table does not exist, the
     result is the number of communities.
     """
-    table_exists = connection.execute(select(func.to_regclass(BETWEEN.name))).scalar()
+    table_exists = connection.execute(select(func.to_regclass(LINK_COUNTS.name))).scalar()
     if not table_exists:
         communities = select(func.count()).where(COMMUNITIES.c.workspace == workspace)
         return connection.execute(communities).scalar_one()

@@ -26,7 +26,12 @@ from sqlalchemy import (
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.database import cursor, given
 from pipeline.stores.postgres.maintenance import execute_in_parallel
-from pipeline.stores.postgres.schema import HALFVEC_LIMIT, VECTOR_LIMIT, VECTOR_TABLES, partition_of
+from pipeline.stores.postgres.schema import (
+    HALFVEC_LIMIT,
+    VECTOR_LIMIT,
+    VECTOR_TABLES,
+    name_partition,
+)
 from pipeline.stores.reads import VectorSearch
 from pipeline.text.ids import digest
 
@@ -75,7 +80,7 @@ class Hnsw:
 def index_name(table: Table, workspace: str, embedding_key: str, hnsw: Hnsw) -> str:
     """Return the name of an index, which depends on the model and the parameters."""
     parameters = f"{embedding_key} {hnsw.m} {hnsw.ef_construction}"
-    return f"{partition_of(table, workspace)}_hnsw_{digest(parameters)[:8]}"
+    return f"{name_partition(table, workspace)}_hnsw_{digest(parameters)[:8]}"
 
 
 def indexed_type(dimensions: int) -> VECTOR | HALFVEC:
@@ -137,7 +142,7 @@ def search_parameters(
     has_few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
     tables = [VECTOR_TABLES[search.table] for search in searches]
     return {
-        "partitions": [partition_of(table, workspace) for table in tables],
+        "partitions": [name_partition(table, workspace) for table in tables],
         "embedding_key": live.embedding_key,
         "breadth": str(breadth),
         "all_are_read": "off" if has_few else "on",
@@ -158,13 +163,13 @@ def build_index(
         return
     if connection.execute(select(func.to_regclass(name))).scalar():
         return
-    statement = _create_index(name, partition_of(table, workspace), live, hnsw)
+    statement = _create_index(name, name_partition(table, workspace), live, hnsw)
     execute_in_parallel(connection, statement, hnsw.build_mb)
 
 
 def indexes(connection: Connection, workspace: str) -> dict[str, bool]:
     """Return the names of all HNSW indexes of the workspace, and whether each is valid."""
-    partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
+    partitions = [name_partition(table, workspace) for table in VECTOR_TABLES.values()]
     is_of_workspace = INDEXES.c.partition.in_(partitions)
     query = select(INDEXES.c.name, INDEXES.c.valid).where(is_of_workspace)
     return dict(connection.execute(query).all())

@@ -50,7 +50,7 @@ from pipeline.stores.postgres.lexical_endings import (
     look_up_ending,
 )
 from pipeline.stores.postgres.maintenance import build_or_settle
-from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, LIVE, name_partition
 from pipeline.stores.reads import Lexical
 from pipeline.text.compounds import find_heads, join_nouns
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, stem, words
@@ -137,19 +137,19 @@ LONGEST_WORD = 2000
 """Bytes of the longest word that is searched for. PostgreSQL refuses a question with a longer word,
 and has none in its index."""
 
-SEARCHED: LiteralString = schema.SEARCHED
+SEARCHED_TEXT: LiteralString = schema.SEARCHED_TEXT
 # Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
 # cut at what an entry of the index can hold. An index is used only where a query has
 # its expression.
 LEXEMES: LiteralString = (
     r"to_tsvector('simple'::regconfig, CASE"
-    rf" WHEN octet_length({SEARCHED})"
-    rf" = char_length({SEARCHED})"
-    rf" THEN left({SEARCHED}, 200000)"
-    rf" ELSE left(regexp_replace({SEARCHED},"
+    rf" WHEN octet_length({SEARCHED_TEXT})"
+    rf" = char_length({SEARCHED_TEXT})"
+    rf" THEN left({SEARCHED_TEXT}, 200000)"
+    rf" ELSE left(regexp_replace({SEARCHED_TEXT},"
     r" '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
 )
-SEARCHED_COLUMN = literal_column(SEARCHED)
+SEARCHED_COLUMN = literal_column(SEARCHED_TEXT)
 LEXEMES_COLUMN = literal_column(LEXEMES)
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
 # BM25 is estimated twice, so that few texts are read. The first estimate assumes that each word
@@ -193,16 +193,16 @@ API keys that a server has for different sets."""
 
 def index_name(workspace: str) -> str:
     """Return the name of the lexical index of a workspace."""
-    return f"{partition_of(CHUNKS, workspace)}_words"
+    return f"{name_partition(CHUNKS, workspace)}_words"
 
 
 def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -> None:
     """Build the lexical indexes in ``build_mb`` MB of memory; in one that exists, merge pending
     entries."""
-    partition = sql.Identifier(partition_of(CHUNKS, workspace))
+    partition = sql.Identifier(name_partition(CHUNKS, workspace))
     name = index_name(workspace)
     # An earlier version of the software indexed texts without their headers.
-    earlier = sql.Identifier(f"{partition_of(CHUNKS, workspace)}_lexemes")
+    earlier = sql.Identifier(f"{name_partition(CHUNKS, workspace)}_lexemes")
     cursor(connection).execute(sql.SQL("DROP INDEX IF EXISTS {}").format(earlier))
     statement = INDEX.format(sql.Identifier(name), partition, lexemes=sql.SQL(LEXEMES))
     build_or_settle(connection, name, statement, build_mb)
@@ -211,7 +211,7 @@ def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:
     """Return the statistics of the workspace's ``texts`` text units, as JSON."""
-    query = SAMPLE_QUERY.format(sql.SQL(SEARCHED), sql.Identifier(CHUNKS.name))
+    query = SAMPLE_QUERY.format(sql.SQL(SEARCHED_TEXT), sql.Identifier(CHUNKS.name))
     sample = cursor(connection).execute(query, [workspace, SAMPLE])
     statistics = text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)
     return {

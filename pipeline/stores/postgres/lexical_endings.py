@@ -11,7 +11,7 @@ from sqlalchemy import Boolean, Connection, literal_column
 
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.maintenance import build_or_settle
-from pipeline.stores.postgres.schema import CHUNKS, SEARCHED, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, SEARCHED_TEXT, name_partition
 from pipeline.text.compounds import GERMAN_WORDS, INFLECTIONS, LETTERS, compound_pattern
 from pipeline.text.ids import digest
 
@@ -24,9 +24,9 @@ _NO_LETTER: LiteralString = f"[^{LETTERS}]"
 _BETWEEN_LONG_WORDS: LiteralString = f"{_NO_LETTER}+(?:{_LETTER}{{1,6}}{_NO_LETTER}+)*"
 _ENDINGS: LiteralString = (
     r"to_tsvector('simple'::regconfig, left(reverse(regexp_replace("
-    rf"{SEARCHED}, '{_BETWEEN_LONG_WORDS}', ' ', 'g')), 200000))"
+    rf"{SEARCHED_TEXT}, '{_BETWEEN_LONG_WORDS}', ' ', 'g')), 200000))"
 )
-_IS_GERMAN: LiteralString = rf"({SEARCHED} ~ '(?<!{_LETTER})({GERMAN_WORDS})(?!{_LETTER})')"
+_IS_GERMAN: LiteralString = rf"({SEARCHED_TEXT} ~ '(?<!{_LETTER})({GERMAN_WORDS})(?!{_LETTER})')"
 ENDINGS_VERSION = digest(_ENDINGS, _IS_GERMAN)[:8]
 """A part of the name of the index: a query uses it only if it has the same expressions."""
 ENDINGS_COLUMN = literal_column(_ENDINGS)
@@ -46,7 +46,7 @@ def build_endings_index(connection: Connection, workspace: str, build_mb: int) -
 
     Indexes of other versions of the software are dropped: no query uses them.
     """
-    name, partition = endings_index(workspace), partition_of(CHUNKS, workspace)
+    name, partition = endings_index(workspace), name_partition(CHUNKS, workspace)
     there = cursor(connection).execute(
         "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
         " WHERE indrelid = to_regclass(%s) AND starts_with(relname, %s) AND relname <> %s",
@@ -61,7 +61,7 @@ def build_endings_index(connection: Connection, workspace: str, build_mb: int) -
 
 
 def _name_without_version(workspace: str) -> str:
-    return f"{partition_of(CHUNKS, workspace)}_endings"
+    return f"{name_partition(CHUNKS, workspace)}_endings"
 
 
 def look_up_ending(head: str) -> tuple[str, str]:

@@ -19,12 +19,12 @@ from pipeline.stores.base import Live
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import (
     CHUNKS,
+    EMBEDDING_KEY,
     ENTITIES,
     HALFVEC_LIMIT,
-    MODEL,
     RELATIONSHIPS,
     VECTOR_LIMIT,
-    partition_of,
+    name_partition,
 )
 from pipeline.text.ids import digest
 
@@ -104,7 +104,7 @@ def _compose_query(table: Table, shown: Mapping[str, Live]) -> sql.Composed:
     return sql.SQL("SELECT {} FROM ({}) AS rows WHERE {} = {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.SQL(" UNION ALL ").join(branches),
-        sql.Identifier(MODEL),
+        sql.Identifier(EMBEDDING_KEY),
         sql.Identifier(CURRENT),
     )
 
@@ -134,7 +134,7 @@ def _compose_branch(
         sql.SQL(", ").join(named),
         sql.Literal(live.embedding_key),
         sql.Identifier(CURRENT),
-        sql.Identifier(partition_of(table, workspace)),
+        sql.Identifier(name_partition(table, workspace)),
     )
 
 

@@ -17,17 +17,17 @@ from pipeline.stores.base import Advanced
 from pipeline.stores.postgres.database import cursor, register_types
 from pipeline.stores.postgres.schema import (
     CHUNKS,
-    ENTITY_IDS,
+    ENTITY_ID_PREFIX,
+    INLINE_LIMIT,
     LIVE,
     METADATA,
     PARTITIONED,
-    PLAIN_LIMIT,
     SOURCE_LISTS,
     TABLES,
     VECTOR_TABLES,
-    kind_of,
-    partition_of,
-    stored_in,
+    choose_kind,
+    name_partition,
+    name_relation,
 )
 
 # The module imports pandas, which would slow down commands that need no tables.
@@ -76,7 +76,7 @@ def create_tables(connection: Connection, workspace: str) -> None:
         register_types(connection.connection.dbapi_connection)
     METADATA.create_all(connection)
     _add_columns(connection)
-    partitions = {partition_of(table, workspace): table.name for table in PARTITIONED}
+    partitions = {name_partition(table, workspace): table.name for table in PARTITIONED}
     for partition in missing(connection, list(partitions)):
         _create_partition(cursor(connection), partitions[partition], partition, workspace)
 
@@ -103,12 +103,12 @@ def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bo
     written stay as they are. The workspace must be locked. Return False if readers have kept a
     table busy for longer than PATIENCE: then some partitions are not set.
     """
-    fits_page = dimensions <= PLAIN_LIMIT
+    fits_page = dimensions <= INLINE_LIMIT
     storage = PLAIN if fits_page else EXTERNAL
     storage_name = sql.SQL("PLAIN") if fits_page else sql.SQL("EXTERNAL")
     set_storage = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}")
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
-    names = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
+    names = [name_partition(table, workspace) for table in VECTOR_TABLES.values()]
     found = connection.execute(STORED_OTHERWISE, {"names": names, "storage": storage})
     for partition in found.scalars().all():
         statement = set_storage.format(sql.Identifier(partition), storage_name)
@@ -136,7 +136,7 @@ def _add_columns(connection: Connection) -> None:
             statement = add_column.format(
                 sql.Identifier(table.name),
                 sql.Identifier(column.name),
-                COLUMN_TYPES[kind_of(column)],
+                COLUMN_TYPES[choose_kind(column)],
             )
             cursor(connection).execute(statement)
 
@@ -159,7 +159,7 @@ def worn_tables(connection: Connection, workspace: str) -> list[str]:
 
     A dead row is one that was deleted or replaced, and still takes space.
     """
-    names = [stored_in(table, workspace) for table in TABLES.values()]
+    names = [name_relation(table, workspace) for table in TABLES.values()]
     query = text(
         "SELECT relname FROM pg_stat_user_tables WHERE relname = ANY(:names) AND relid ="
         " to_regclass(relname::text) AND n_dead_tup > :least AND n_dead_tup > :share * (n_live_tup"
@@ -207,7 +207,7 @@ def build_or_settle(
 
 def mention_index(workspace: str) -> str:
     """Return the name of the index from text units to the entities that they mention."""
-    return f"{partition_of(SOURCE_LISTS, workspace)}_mentions"
+    return f"{name_partition(SOURCE_LISTS, workspace)}_mentions"
 
 
 def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
@@ -219,15 +219,15 @@ def build_mention_index(connection: Connection, workspace: str, build_mb: int) -
     create = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids) WHERE id ^@ {}")
     statement = create.format(
         sql.Identifier(name),
-        sql.Identifier(partition_of(SOURCE_LISTS, workspace)),
-        sql.Literal(ENTITY_IDS),
+        sql.Identifier(name_partition(SOURCE_LISTS, workspace)),
+        sql.Literal(ENTITY_ID_PREFIX),
     )
     build_or_settle(connection, name, statement, build_mb)
 
 
 def document_index(workspace: str) -> str:
     """Return the name of the index of text units by their document."""
-    return f"{partition_of(CHUNKS, workspace)}_documents"
+    return f"{name_partition(CHUNKS, workspace)}_documents"
 
 
 def build_document_index(connection: Connection, workspace: str, build_mb: int) -> None:
@@ -237,7 +237,7 @@ def build_document_index(connection: Connection, workspace: str, build_mb: int) 
     if exists:
         return
     create = sql.SQL("CREATE INDEX {} ON {} (full_doc_id, chunk_order_index)")
-    partition = partition_of(CHUNKS, workspace)
+    partition = name_partition(CHUNKS, workspace)
     statement = create.format(sql.Identifier(name), sql.Identifier(partition))
     execute_in_parallel(connection, statement, build_mb)
 

@@ -32,7 +32,7 @@ from pipeline.stores.postgres.schema import (
     CHUNKS,
     DOCUMENTS,
     ENTITIES,
-    ENTITY_IDS,
+    ENTITY_ID_PREFIX,
     SOURCE_LISTS,
     VECTOR_TABLES,
 )
@@ -155,7 +155,7 @@ def _select_mentions() -> Select:
         (func.pg_column_size(units) <= given("most_bytes", Integer), units_if_few)
     )
     # Written out, not a parameter, so that PostgreSQL sees it is the condition of the index.
-    is_entity = SOURCE_LISTS.c.id.bool_op("^@")(literal(ENTITY_IDS, literal_execute=True))
+    is_entity = SOURCE_LISTS.c.id.bool_op("^@")(literal(ENTITY_ID_PREFIX, literal_execute=True))
     has_unit = units.bool_op("&&")(given("units", ARRAY(Text)))
     is_asked = SOURCE_LISTS.c.id == func.any(given("entities"))
     return (

@@ -25,7 +25,7 @@ from pipeline.stores.base import TableState
 from pipeline.stores.binary_copy import TEXT, CopiedRows, Kind, copied, digests
 from pipeline.stores.list_columns import to_arrow
 from pipeline.stores.postgres.database import cursor
-from pipeline.stores.postgres.schema import KEYS, MODEL, TABLES, kind_of
+from pipeline.stores.postgres.schema import CONSTANT_COLUMNS, EMBEDDING_KEY, TABLES, choose_kind
 
 ID, HASH, CONTENT = "id", "row_hash", "content_hash"
 ROW_HASH = sql.Identifier(HASH)
@@ -49,9 +49,9 @@ def rows(
 def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> pa.Table:
     """Return HASHES of all rows, see ``Store.hashes``; "" where the vector is another model's."""
     row_hash: sql.Composable = ROW_HASH
-    if MODEL in table.c:
+    if EMBEDDING_KEY in table.c:
         row_hash = sql.SQL("CASE WHEN {} = {} THEN {} ELSE '' END").format(
-            sql.Identifier(MODEL), sql.Literal(embedding_key), row_hash
+            sql.Identifier(EMBEDDING_KEY), sql.Literal(embedding_key), row_hash
         )
     tables: list[pa.Table] = []
     for copied_rows in _copy_rows(connection, table, workspace, [sql.Identifier(ID), row_hash]):
@@ -100,10 +100,12 @@ def _hashed_kinds(table: Table) -> dict[str, Kind]:
 
     Integers are hashed as eight bytes whatever the type of their column.
     """
-    names = sorted(column.name for column in table.columns if column.name not in (*KEYS, HASH))
+    names = sorted(
+        column.name for column in table.columns if column.name not in (*CONSTANT_COLUMNS, HASH)
+    )
     kinds: dict[str, Kind] = {}
     for name in names:
-        kind = kind_of(table.c[name])
+        kind = choose_kind(table.c[name])
         kinds[name] = "int8" if kind == "int4" else kind
     return kinds
 
@@ -136,6 +138,6 @@ def _hash_row(table: Table) -> ColumnElement[Decimal]:
     It is a numeric, so that no sum of it overflows.
     """
     texts = table.c.id + table.c.row_hash
-    if MODEL in table.c:
-        texts = texts + func.coalesce(table.c[MODEL], "")
+    if EMBEDDING_KEY in table.c:
+        texts = texts + func.coalesce(table.c[EMBEDDING_KEY], "")
     return cast(func.hashtextextended(texts, 0), Numeric)

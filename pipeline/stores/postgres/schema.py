@@ -1,10 +1,10 @@
 """The tables in PostgreSQL: `lightrag_*`, which users of LightRAG know, the graph, and the record
 of what each workspace shows.
 
-The tables with vectors are partitioned by workspace, and the type of their vectors names no
-dimensions. So workspaces may use different models, and an index never has to filter out the rows of
-other workspaces. ``embedding_key`` distinguishes the vectors of different models, so that an index
-holds those of one model only. The lists of sources are partitioned too, for the index over them.
+The type of the vectors names no dimensions, so workspaces may use different models. Each workspace
+has a partition of its own, so an index over vectors holds no rows of others. ``embedding_key``
+distinguishes the vectors of different models, so that an index holds those of one model only. The
+lists of sources are partitioned too, for the index over them that maintenance.py makes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from pipeline.text.ids import digest
 
-# The module imports pandas, which would slow down commands that need no tables.
+# binary_copy imports pandas, which would slow down commands that need no tables.
 if TYPE_CHECKING:
     from pipeline.stores.binary_copy import Kind
 
@@ -34,6 +34,7 @@ KINDS: Mapping[str, Kind] = {
     "JSONB": "jsonb",
     "VECTOR": "vector",
 }
+"""The kind under which COPY encodes a column, by the SQL type that SQLAlchemy compiles."""
 
 
 def _define_table(name: str, *columns: Column, partitioned: bool = False) -> Table:
@@ -73,9 +74,10 @@ CHUNKS = _define_vector_table(
     Column("heading", Text),
     Column("header", Text),
 )
-SEARCHED: LiteralString = r"(coalesce(nullif(header, '') || E'\n\n', '') || content)"
-"""The expression of the text of a text unit that is searched by words: its header, a blank line,
-and its own text."""
+SEARCHED_TEXT: LiteralString = r"(coalesce(nullif(header, '') || E'\n\n', '') || content)"
+"""The SQL expression for the text in which a search by words looks: header, blank line, content. A
+missing header makes the first operand NULL, and coalesce drops it with its blank line."""
+
 ENTITIES = _define_vector_table(
     "lightrag_entities",
     Column("entity_name", Text),
@@ -87,8 +89,9 @@ RELATIONSHIPS = _define_vector_table(
     Column("tgt_id", Text),
     Column("content", Text),
 )
-# The lists of source text units of entities and relationships. In a row with a vector, a change of
-# the list would also write the vector and index it again.
+# The lists of source text units of entities and relationships. They are no columns of the tables
+# with vectors: each change of a list would write the vector too, and index it again. Reports keep
+# their lists: they are few.
 SOURCE_LISTS = _define_table(
     "graphmill_sources", Column("chunk_ids", ARRAY(Text)), partitioned=True
 )
@@ -145,7 +148,8 @@ ATTRIBUTES = _define_table(
     Column("correction", Text),
 )
 Index("graphmill_attributes_entity", ATTRIBUTES.c.workspace, ATTRIBUTES.c.entity_id)
-# Conditions ask which documents state a property, so the index needs no row of text units.
+# Conditions ask which documents state a property. The document is in the index, so that the query
+# joins no text units.
 Index(
     "graphmill_attributes_name",
     ATTRIBUTES.c.workspace,
@@ -186,15 +190,17 @@ COMMUNITIES = _define_table(
     Column("entity_ids", ARRAY(Text)),
 )
 # Without "fastupdate", new entries go into the index at once. Otherwise reads would scan a list of
-# pending entries one by one.
+# pending entries one by one. The index cannot hold the workspace: GIN has no operators for a text
+# without an extension. The condition on the workspace leaves out what it finds of others.
 Index(
     "graphmill_communities_entities",
     COMMUNITIES.c.entity_ids,
     postgresql_using="gin",
     postgresql_with={"fastupdate": "off"},
 )
-# How many relationships lead between communities of one parent, counted by a load.
-BETWEEN = Table(
+# The number and the total weight of the relationships between two communities of one parent. A load
+# counts them.
+LINK_COUNTS = Table(
     "graphmill_between",
     METADATA,
     Column("workspace", Text, primary_key=True),
@@ -203,6 +209,8 @@ BETWEEN = Table(
     Column("relationships", BigInteger, nullable=False),
     Column("weight", Double, nullable=False),
 )
+# One row for each workspace: what it shows, see ``Live`` in stores/base.py. ``lexical`` is what the
+# load noted for the search by words (lexical.py).
 LIVE = Table(
     "graphmill_live",
     METADATA,
@@ -219,6 +227,7 @@ LIVE = Table(
     Column("place", Text),
 )
 
+# Tables by the name that loads and ``Store.tables`` use.
 VECTOR_TABLES = {
     "chunks": CHUNKS,
     "entities": ENTITIES,
@@ -237,39 +246,47 @@ TABLES = {
 }
 # Tables that a load computes from the rows of TABLES. verify compares them with these rows, and a
 # load corrects them.
-DERIVED_TABLES = {"between": BETWEEN}
-# The table in which a load records facts about itself. It holds nothing of the documents that
-# verify could compare.
-NOTES_OF_LOADS = (LIVE,)
-ROW_TABLES = {**{table.name: "id" for table in TABLES.values()}, BETWEEN.name: "one_id, other_id"}
-"""Every table that verify compares, by its name in the database, with the columns that sort a
-workspace's rows."""
+DERIVED_TABLES = {"between": LINK_COUNTS}
+UNVERIFIED_TABLES = (LIVE,)
+"""The tables that verify does not compare: they hold nothing of the documents."""
+
+SORT_COLUMNS = {
+    **{table.name: "id" for table in TABLES.values()},
+    LINK_COUNTS.name: "one_id, other_id",
+}
+"""The columns that sort the rows of a workspace, by the name that a table has in the database. Each
+table that verify compares is there."""
+
 PARTITIONED = (*VECTOR_TABLES.values(), SOURCE_LISTS)
-ENTITY_IDS = "ent-"
+ENTITY_ID_PREFIX = "ent-"
 """The beginning of the ids of entities, and of no other ids."""
 
-MODEL = "embedding_key"
-KEYS = ("workspace", MODEL)
+EMBEDDING_KEY = "embedding_key"
+CONSTANT_COLUMNS = ("workspace", EMBEDDING_KEY)
 """The columns that have the same value in every row of a load."""
 
 VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
 """The largest numbers of dimensions that pgvector can index, as ``vector`` and as ``halfvec``."""
 
-PLAIN_LIMIT = 1800
+INLINE_LIMIT = 1800
 """The largest number of dimensions of a vector that fits into the page of its row, if the other
-columns are stored out of line."""
+columns are stored out of line. These 1800 numbers of 4 bytes take 7200 of the page's 8192 bytes."""
 
 
-def partition_of(table: Table, workspace: str) -> str:
-    """Return the name of the partition of a partitioned table that holds a workspace's rows."""
+def name_partition(table: Table, workspace: str) -> str:
+    """Return the name of the partition of a partitioned table that holds a workspace's rows.
+
+    A workspace may have any name, but PostgreSQL cuts names off at 63 bytes, so a digest stands for
+    it.
+    """
     return f"{table.name}_{digest(workspace)[:12]}"
 
 
-def stored_in(table: Table, workspace: str) -> str:
+def name_relation(table: Table, workspace: str) -> str:
     """Return the name of the relation that holds a workspace's rows: a partition or the table."""
-    return partition_of(table, workspace) if table in PARTITIONED else table.name
+    return name_partition(table, workspace) if table in PARTITIONED else table.name
 
 
-def kind_of(column: Column) -> Kind:
+def choose_kind(column: Column) -> Kind:
     """Return the kind under which COPY encodes a column."""
     return KINDS[column.type.compile(dialect=DIALECT)]

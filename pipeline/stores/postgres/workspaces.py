@@ -31,7 +31,7 @@ from pipeline.stores.postgres.schema import (
     LIVE,
     PARTITIONED,
     TABLES,
-    partition_of,
+    name_partition,
 )
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -115,7 +115,7 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
         if LIVE.name in there:
             make_views(connection, workspaces)
     for rows in PARTITIONED:
-        _drop_partition(transaction, partition_of(rows, workspace), workspace)
+        _drop_partition(transaction, name_partition(rows, workspace), workspace)
     return counts
 
 
@@ -169,7 +169,7 @@ def has_partitions(connection: Connection, workspace: str) -> bool:
 
     The caller must hold the lock of the workspace: a drop could remove partitions meanwhile.
     """
-    names = [partition_of(rows, workspace) for rows in PARTITIONED]
+    names = [name_partition(rows, workspace) for rows in PARTITIONED]
     return set(names) == _existing(connection, names)
 
 

@@ -20,7 +20,14 @@ from pipeline.stores.postgres.lexical import build_lexical_index, read_statistic
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import build_document_index, build_mention_index, watched
 from pipeline.stores.postgres.rows import hashes, table_states
-from pipeline.stores.postgres.schema import KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
+from pipeline.stores.postgres.schema import (
+    CONSTANT_COLUMNS,
+    LIVE,
+    TABLES,
+    VECTOR_TABLES,
+    choose_kind,
+    name_relation,
+)
 from pipeline.stores.postgres.workspaces import workspaces
 
 SEARCHED = frozenset(
@@ -115,10 +122,12 @@ class PostgresWriter:
         constants = {"workspace": self.workspace, "embedding_key": self.live.embedding_key}
         constants = {key: value for key, value in constants.items() if key in table.c}
         kinds: dict[str, Kind] = {
-            column.name: kind_of(column) for column in table.c if column.name not in KEYS
+            column.name: choose_kind(column)
+            for column in table.c
+            if column.name not in CONSTANT_COLUMNS
         }
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            sql.Identifier(stored_in(table, self.workspace)),
+            sql.Identifier(name_relation(table, self.workspace)),
             sql.SQL(", ").join(sql.Identifier(column) for column in [*constants, *kinds]),
         )
         stream = copy_stream(frame, kinds, list(constants.values()))
@@ -141,7 +150,7 @@ class PostgresWriter:
             table = TABLES[name]
             names = [column.name for column in table.c if column.name in SEARCHED]
             statement = sql.SQL("ANALYZE {} ({})").format(
-                sql.Identifier(stored_in(table, self.workspace)),
+                sql.Identifier(name_relation(table, self.workspace)),
                 sql.SQL(", ").join(map(sql.Identifier, names)),
             )
             cursor(self.connection).execute(statement)

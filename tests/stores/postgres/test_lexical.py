@@ -22,7 +22,7 @@ from pipeline.stores.postgres.lexical import (
     word_weight,
 )
 from pipeline.stores.postgres.lexical_endings import ENDINGS_COLUMN, IS_GERMAN, endings_index
-from pipeline.stores.postgres.schema import CHUNKS, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import Lexical, VectorSearch
 from pipeline.text.ids import words
@@ -344,7 +344,7 @@ def test_few_text_units_are_not_parsed_for_each_word(postgres: OpenStore):
         assert reads.moment
         connection, of_chunks = (
             reads.moment.connection,
-            {"name": partition_of(CHUNKS, store.workspace)},
+            {"name": name_partition(CHUNKS, store.workspace)},
         )
         reads.nearest([VectorSearch("chunks", np.ones(2), 5)])
         before = connection.execute(scans, of_chunks).scalar_one()
@@ -449,7 +449,7 @@ def test_an_index_of_endings_of_another_version_is_missing_until_the_next_load_r
     store = postgres()
     load(store, GERMAN)
     name = endings_index(store.workspace)
-    earlier = f"{partition_of(CHUNKS, store.workspace)}_endings"
+    earlier = f"{name_partition(CHUNKS, store.workspace)}_endings"
     with store.connection() as connection:
         connection.execute(text(f"ALTER INDEX {name} RENAME TO {earlier}"))
         connection.commit()

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.stores.postgres.hnsw import Hnsw
-from pipeline.stores.postgres.schema import CHUNKS, TABLES, partition_of
+from pipeline.stores.postgres.schema import CHUNKS, TABLES, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import make_database
 from tests.stored import nearest
@@ -64,7 +64,7 @@ def test_the_plain_column_is_searched_by_the_index(postgres: OpenStore, table: s
     store, other = filled(postgres(exact_below=2), 8), filled(postgres("-other", exact_below=2), 16)
     for one, dimensions in ((store, 8), (other, 16)):
         told = "\n".join(asked(one, table, dimensions, plan, explain=True))
-        partition = partition_of(TABLES[table.removeprefix("lightrag_")], one.workspace)
+        partition = name_partition(TABLES[table.removeprefix("lightrag_")], one.workspace)
         assert f"Index Scan using {partition}_hnsw_" in told
         assert f"Seq Scan on {partition}" not in told
         found = asked(one, table, dimensions, plan)
@@ -112,7 +112,7 @@ def test_a_workspace_that_is_dropped_leaves_the_view(postgres: OpenStore):
         assert other.workspace in left
         assert (
             connection.execute(
-                text(f"SELECT to_regclass('{partition_of(CHUNKS, store.workspace)}')")
+                text(f"SELECT to_regclass('{name_partition(CHUNKS, store.workspace)}')")
             ).scalar()
             is None
         )

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.hnsw import Hnsw
-from pipeline.stores.postgres.schema import ENTITIES, partition_of
+from pipeline.stores.postgres.schema import ENTITIES, name_partition
 from pipeline.stores.postgres.store import PostgresStore
 
 LIVE = Live("index", "1", {"model": "m"}, 3)
@@ -40,14 +40,14 @@ def load(store: PostgresStore, night: int) -> None:
 
 def size(store: PostgresStore) -> int:
     with store.connection() as connection:
-        name = partition_of(ENTITIES, store.workspace)
+        name = name_partition(ENTITIES, store.workspace)
         return connection.execute(
             text("SELECT pg_relation_size(to_regclass(:name))"), {"name": name}
         ).scalar_one()
 
 
 def test_dead_rows_do_not_pile_up(store: PostgresStore):
-    name = partition_of(ENTITIES, store.workspace)
+    name = name_partition(ENTITIES, store.workspace)
     load(store, 0)
     with store.connection() as connection:  # as a server that ends before autovacuum wakes
         connection.exec_driver_sql(f'ALTER TABLE "{name}" SET (autovacuum_enabled = off)')
