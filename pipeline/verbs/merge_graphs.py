@@ -21,7 +21,7 @@ from pipeline.contract.schemas import (
     UNIT_TEXTS,
 )
 from pipeline.verbs.merging.entities import merge_entities
-from pipeline.verbs.merging.mentions import tell_mentions
+from pipeline.verbs.merging.mentions import count_namings_and_mentions
 from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
 from pipeline.verbs.merging.records import find_orphans, name_records, reject_records
 from pipeline.verbs.merging.relationships import merge_relationships
@@ -62,7 +62,7 @@ def settle_records(
     All of them depend on the records of their own text unit alone, provided that orphans are kept.
     """
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
-    namings, mentions = tell_mentions(entity_records, relationship_records)
+    namings, mentions = count_namings_and_mentions(entity_records, relationship_records)
     rejects = reject_records(extractions, relationship_records)
     return entity_records, relationship_records, namings, mentions, rejects
 
@@ -134,7 +134,7 @@ ORPHANS_PART = Part(
     ),
 )
 MENTIONS_PART = Part(
-    tell_mentions,
+    count_namings_and_mentions,
     inputs={"entity_records": ENTITY_RECORDS, "relationship_records": END_RECORDS},
     outputs={"namings": NAMINGS, "mentions": MENTIONS},
     law=Law(
@@ -216,7 +216,7 @@ def merge_graphs(
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
     if params.orphans == "drop":
         relationship_records = find_orphans(relationship_records, entity_records)
-    namings, mentions = tell_mentions(entity_records, relationship_records)
+    namings, mentions = count_namings_and_mentions(entity_records, relationship_records)
     merged_entities = merge_entities(entity_records, namings)
     merged_relationships = merge_relationships(relationship_records, merged_entities)
     rejects = reject_records(extractions, relationship_records)
