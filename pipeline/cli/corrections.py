@@ -1,4 +1,4 @@
-"""The commands corrections list, add and undo: what people decide about the graph."""
+"""The commands of corrections and the command suspects: what people decide about the graph."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
     from pipeline.runs.corrections import Added, Effect
 
 MERGE, SPLIT = "merge", "split"
-"""Words for a renaming: of several entities to one name, and within one document."""
-NOT_LISTED = frozenset(
-    {"id", "kind", "by", "at", "records", "text_units", "was", "replaces", "pending"}
-)
-"""Fields of a correction that its line shows in a form of their own."""
+"""Kinds of the command line that become corrections of kind rename.
+
+A merge gives several entities one name. A split gives a name to the entity of one document, or of
+the text units that have a quote.
+"""
+SHOWN_APART = frozenset({"id", "kind", "by", "at", "records", "text_units", "pending"})
+"""Fields of a correction that its line shows in a form of their own, not as ``field=value``."""
+FOR_UNDO = frozenset({"was", "replaces"})
+"""Fields that no line shows: with them, ``undo`` leads earlier renamings back."""
 Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or its beginning, as 'list' shows.")]
 
 
 def list_corrections(
-    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False,
+    context: typer.Context, workflow: Shown = None, folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """List the corrections, and what each changed in the last run."""
     with open_project(context, folder, overrides, as_json) as project:
-        effects = project.corrections(name)
+        effects = project.corrections(workflow)
     if as_json:
         print_json([effect.to_json() for effect in effects])
         return
@@ -57,16 +61,19 @@ def add(
     to: Annotated[str | None, typer.Option(help="The new name or type.")] = None,
     source: Annotated[str | None, typer.Option(help="The source of a statement.")] = None,
     target: Annotated[str | None, typer.Option(help="The target of a statement.")] = None,
-    type: Annotated[str | None, typer.Option(help="Only entities or statements of it.")] = None,
+    type: Annotated[str | None, typer.Option(help="Only entities or statements of this"
+                                             " type.")] = None,
     description: Annotated[str | None, typer.Option(help="The new description.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Add it to those of the texts.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Add the description to those of the"
+                                         " texts.")] = False,
     property: Annotated[str | None, typer.Option(help="The name of a property.")] = None,
     value: Annotated[str | None, typer.Option(help="Its value.")] = None,
     document: Annotated[str | None, typer.Option(help="Path or id of a document.")] = None,
     quote: Annotated[str | None, typer.Option(help="A phrase that the text unit has.")] = None,
     a: Annotated[str | None, typer.Option("--a", help="A name of a pair.")] = None,
     b: Annotated[str | None, typer.Option("--b", help="The other name.")] = None,
-    other: Annotated[str | None, typer.Option(help="With keep: no duplicate of it.")] = None,
+    other: Annotated[str | None, typer.Option(help="With keep: the entity that is no"
+                                               " duplicate.")] = None,
     why: Annotated[str | None, typer.Option(help="The reason, for people.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it changes; write"
                                           " nothing.")] = False,
@@ -76,16 +83,21 @@ def add(
     """Add a correction, which all runs follow from the next one on."""
     given = {
         "to": to, "source": source, "target": target, "type": type, "description": description,
+        # Without --append the field is left out, as all options that are not given.
         "append": append or None, "property": property, "value": value, "document": document,
         "quote": quote, "a": a, "b": b, "other": other, "why": why,
     }  # fmt: skip
-    fields = {key: value for key, value in given.items() if value is not None}
+    options = {key: value for key, value in given.items() if value is not None}
+    added: list[Added] = []
     with open_project(context, folder, overrides, as_json) as project:
-        added = [
-            project.add_correction(one, workflow, dry_run)
-            for one in _list_fields(kind, entity or [], fields)
-        ]
-    _print_added(added, dry_run, as_json)
+        try:
+            for correction in _make_corrections(kind, entity or [], options):
+                one = project.add_correction(correction, workflow, dry_run)
+                added.append(one)
+        finally:
+            # If one is refused, those before it are written all the same.
+            if added:
+                _print_added(added, dry_run, as_json)
 
 
 def undo(
@@ -106,25 +118,25 @@ def undo(
 
 
 def apply(
-    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto",
+    context: typer.Context, workflow: Shown = None, folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False, log: Log = "auto",
 ) -> None:  # fmt: skip
     """Apply the corrections now: no source is read anew, and no model is asked."""
 
     def apply_now(project: "Project", progress: "Progress") -> "RunReport":
-        return project.apply_corrections(name, progress)
+        return project.apply_corrections(workflow, progress)
 
     carry_out(apply_now, context, folder, overrides, as_json, log)
 
 
 def suspects(
-    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False,
+    context: typer.Context, workflow: Shown = None, folder: Folder = None,
+    overrides: Overrides = None, as_json: Json = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Suspects to list.")] = 200,
 ) -> None:  # fmt: skip
     """List entities of the last run that may be mistakes: junk, duplicates, types, orphans."""
     with open_project(context, folder, overrides, as_json) as project:
-        found = project.suspects(name, limit)
+        found = project.suspects(workflow, limit)
     if as_json:
         print_json(found.to_json())
         return
@@ -134,27 +146,35 @@ def suspects(
     for note in found.notes:
         print(f"note: {note}")
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.counts.items() if count)
-    print(f"{counted(sum(found.counts.values()), 'suspect')}{f': {kinds}' if kinds else ''}")
+    total = counted(sum(found.counts.values()), "suspect")
+    print(f"{total}: {kinds}" if kinds else total)
 
 
-def _list_fields(kind: str, entities: list[str], fields: dict[str, Any]) -> list[dict[str, Any]]:
+def _make_corrections(
+    kind: str, entities: list[str], options: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Return the fields of each correction that the options ask for.
 
     Raises UsageError where options do not fit the kind.
     """
     if kind == MERGE:
-        if "to" not in fields or not entities:
+        if "to" not in options or not entities:
             raise UsageError("corrections: merge needs --entity A --entity B and --to NAME")
-        others = [entity for entity in entities if entity != fields["to"]]
-        return [{"kind": "rename", "entity": entity, **fields} for entity in others]
+        others = [entity for entity in entities if entity != options["to"]]
+        if not others:
+            raise UsageError(
+                f"corrections: merge needs an entity that becomes '{options['to']}'; name it by"
+                " --entity"
+            )
+        return [{"kind": "rename", "entity": entity, **options} for entity in others]
     if kind == SPLIT:
-        if not ({"document", "quote"} & set(fields)):
+        if not ({"document", "quote"} & set(options)):
             raise UsageError("corrections: split needs --document PATH, --quote TEXT, or both")
         kind = "rename"
     if len(entities) > 1:
         raise UsageError(f"corrections: {kind} takes one --entity; give one, or 'merge' several")
     named = {"entity": entities[0]} if entities else {}
-    return [{"kind": kind, **named, **fields}]
+    return [{"kind": kind, **named, **options}]
 
 
 def _print_added(added: "list[Added]", dry_run: bool, as_json: bool) -> None:
@@ -171,18 +191,20 @@ def _print_added(added: "list[Added]", dry_run: bool, as_json: bool) -> None:
             print(f"note: {note}")
     if dry_run:
         print("nothing is written")
-    elif added:
-        print(
-            f"written to {added[0].file}; the next run follows it ('graphmill plan' has its cost),"
-            " and 'graphmill corrections apply' at once"
-        )
+        return
+    followed = "it" if len(added) == 1 else "them"
+    print(
+        f"written to {added[0].file}; the next run follows {followed}; 'graphmill plan' shows its"
+        f" cost; 'graphmill corrections apply' applies {followed} at once"
+    )
 
 
 def _describe(effect: "Effect") -> str:
     """Return a line on a correction: what it decides, who made it, and what it changed."""
     fields = effect.to_json()
+    not_listed = SHOWN_APART | FOR_UNDO
     parts = [fields["kind"]]
-    parts += [f"{key}={cell!r}" for key, cell in fields.items() if key not in NOT_LISTED]
+    parts += [f"{key}={cell!r}" for key, cell in fields.items() if key not in not_listed]
     day = effect.decision.at[: len("2026-01-31")]
     signature = ", ".join(part for part in (effect.decision.by, day) if part)
     if signature:

@@ -379,3 +379,23 @@ def test_the_commands_add_list_and_undo(indexed: ProjectFolder):
     assert "did you mean 'rename'" in unknown.stderr
     assert indexed.invoke("corrections", "undo", row["id"]).exit_code == 0
     assert indexed.invoke("corrections", "list", "--json").json == []
+
+
+def test_a_merge_of_a_name_with_itself_alone_is_refused(indexed: ProjectFolder):
+    merge = indexed.invoke(
+        "corrections", "add", "merge", "--entity", "Mira Vale", "--to", "Mira Vale"
+    )
+    assert merge.exit_code == 2
+    assert "merge needs an entity that becomes 'Mira Vale'" in merge.stderr
+
+
+def test_a_merge_whose_second_line_is_refused_tells_that_the_first_is_written(
+    indexed: ProjectFolder,
+):
+    add = ("corrections", "add", "merge", "--workflow", "fast", "--to", "Mira Vale")
+    assert indexed.invoke(*add, "--entity", "M. Vale").exit_code == 0
+    merge = indexed.invoke(*add, "--entity", "Miss Vale", "--entity", "M. Vale")
+    assert merge.exit_code == 2
+    assert "entity='Miss Vale'" in merge.stdout
+    assert "the next run follows it" in merge.stdout
+    assert "is there already" in merge.stderr
