@@ -93,9 +93,9 @@ def test_relationships_are_those_of_the_entities_that_are_still_there():
     stores = village()
     there = near(stores, "entities", "Ada", 2)
     found_ids = ["ent-deleted", *there]
-    evidence = local_search(found_ids, choice(stores), Limits(2, 1), stores, stores)
+    evidence = search_entities(found_ids, choice(stores), Limits(2, 1), stores, stores)
     assert [entity.id for entity in evidence.entities] == there
-    undisturbed = local_search(there, choice(stores), Limits(2, 1), stores, stores)
+    undisturbed = search_entities(there, choice(stores), Limits(2, 1), stores, stores)
     assert evidence.relationships == undisturbed.relationships
 
 
@@ -148,15 +148,6 @@ def test_local_search_goes_from_entities_to_their_relationships_and_chunks():
     assert column(evidence.entities, "name") == ["Bea"]
     assert column(evidence.relationships, "id") == ["rel-Bea-Cid", "rel-Ada-Bea"]
     assert evidence.unit_lanes == {"entity": {"c2": 1, "c1": 1}}
-
-
-def test_relationships_are_those_of_the_entities_shown_if_the_graph_lacks_one_that_was_found():
-    stores = village()
-    ids = ["ent-gone", *near(stores, "entities", "Bea", 1)]
-    limits = Limits(records=1, n_units=1)
-    evidence = search_entities(ids, choice(stores), limits, stores, stores)
-    assert column(evidence.entities, "name") == ["Bea"]
-    assert column(evidence.relationships, "id") == ["rel-Bea-Cid", "rel-Ada-Bea"]
 
 
 def test_local_search_keeps_the_order_of_similarity():
