@@ -170,7 +170,10 @@ def find_missing_units(tables: Mapping[str, Sequence[Row]]) -> dict[str, tuple[i
     """
     units = tables["text_units"]
     unit_ids = {text_of(row["id"]) for row in units}
-    with_units = {id for row in units for id in texts_of(row["documents"])}
+    document_ids = {text_of(row["id"]) for row in tables["documents"]}
+    # A text unit of several documents is taken for the first of them.
+    named = [[id for id in texts_of(row["documents"]) if id in document_ids] for row in units]
+    with_units = {ids[0] for ids in named if ids}
     found: dict[str, tuple[int, str]] = {}
     for place, row in enumerate(tables["documents"]):
         id = text_of(row["id"])

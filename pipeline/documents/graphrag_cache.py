@@ -7,6 +7,7 @@ all parts of a question are in the project: the prompt, the types of entities, a
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -319,22 +320,28 @@ def _content_of(path: Path) -> str:
 def count_other_files(cache: GraphragCache) -> dict[str, int]:
     """Return the number of files in each folder of the cache from which no reply is read.
 
-    A folder is named by its path below the cache, which is "." itself.
+    A folder is named by its path below the cache, which is "." itself. Raises DataError for a
+    folder that may not be read.
     """
-    numbers: dict[str, int] = {}
-    for path in sorted(cache.folder.iterdir()):
-        if not path.is_dir():
-            numbers["."] = numbers.get(".", 0) + 1
-        elif path.name != STEP:
-            numbers[path.name] = _count_files(path)
-    for path in sorted((cache.folder / STEP).iterdir()):
-        if path.is_dir():
-            numbers[f"{STEP}/{path.name}"] = _count_files(path)
+    numbers: Counter[str] = Counter()
+    try:
+        for path in sorted(cache.folder.iterdir()):
+            if not path.is_dir():
+                numbers["."] += 1
+            elif path.name != STEP:
+                numbers[path.name] = _count_files(path)
+        for path in sorted((cache.folder / STEP).iterdir()):
+            if path.is_dir():
+                numbers[f"{STEP}/{path.name}"] = _count_files(path)
+    except OSError as error:
+        raise DataError(f"{cache.folder}: {error}; allow reading it") from error
     return {name: number for name, number in numbers.items() if number}
 
 
 def _count_files(folder: Path) -> int:
-    return sum(1 for path in folder.rglob("*") if not path.is_dir())
+    """Return the number of files in a folder and below it; a link may lead to a whole disk."""
+    paths = folder.iterdir() if folder.is_symlink() else folder.rglob("*")
+    return sum(1 for path in paths if not path.is_dir())
 
 
 def _read_settings(path: Path) -> Mapping[str, Any]:

@@ -23,6 +23,8 @@ BELOW = ("", "output")
 """The folders that may hold the tables: the given one, or the usual one of a project below it."""
 
 
+ERAS = 2
+"""The number of names that each table has had, the newest first."""
 _OLD_NAME = "create_final_"
 """The beginning of the names of files in GraphRAG 0.3 to 1."""
 
@@ -193,28 +195,37 @@ def _find_files(folder: Path) -> dict[str, Path]:
             f"{folder}: no such folder; name one with the tables of a GraphRAG index, by"
             " 'graphmill import graphrag DIR' or graphrag.path"
         )
+    for below in BELOW:
+        for era in range(ERAS):
+            files = _files_of_era(folder / below, era)
+            if all(name in files for name, table in TABLES.items() if not table.is_optional):
+                return files
+    raise SettingsError(
+        f"{folder}: {_describe_missing(folder)}; name the folder that GraphRAG wrote its tables to"
+    )
+
+
+def _files_of_era(folder: Path, era: int) -> dict[str, Path]:
+    """Return the files of the tables in a folder that have the names of one era.
+
+    A folder may still have tables of an earlier run: with other names, or in the folder above. They
+    do not fit the newer ones.
+    """
     files: dict[str, Path] = {}
     for name, table in TABLES.items():
-        path = _find_file(folder, table)
-        if path is not None:
+        path = folder / f"{table.files[era]}.parquet"
+        if path.is_file() and not _is_of_version_0_3(path, table):
             files[name] = path
     return files
 
 
-def _find_file(folder: Path, table: _Table) -> Path | None:
-    """Return the file of a table, None if it is optional and not there.
-
-    Raises SettingsError if a needed one is not there.
-    """
-    for below in BELOW:
-        for name in table.files:
-            path = folder / below / f"{name}.parquet"
-            if path.is_file() and not _is_of_version_0_3(path, table):
-                return path
-    if table.is_optional:
-        return None
-    wanted = " or ".join(f"{name}.parquet" for name in table.files)
-    raise SettingsError(f"{folder}: no {wanted}; name the folder that GraphRAG wrote its tables to")
+def _describe_missing(folder: Path) -> str:
+    """Return which needed table a folder lacks, the first one that is nowhere."""
+    for table in TABLES.values():
+        paths = [folder / below / f"{name}.parquet" for below in BELOW for name in table.files]
+        if not table.is_optional and not any(path.is_file() for path in paths):
+            return f"no {' or '.join(f'{name}.parquet' for name in table.files)}"
+    return "no whole set of tables of one run"
 
 
 def _is_of_version_0_3(path: Path, table: _Table) -> bool:

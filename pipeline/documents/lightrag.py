@@ -35,6 +35,8 @@ FIELDS_OF: Mapping[str, frozenset[str]] = {
     REPLIES: frozenset({"return", "cache_type"}),
 }
 """The fields of each file that the import needs. Earlier versions lack some of them."""
+OPTIONAL: Mapping[str, frozenset[str]] = {STATUS: frozenset({"chunks_list"})}
+"""The fields of each file that an import reads where they are there."""
 _TEXT = ("text", (str,))
 KINDS: Mapping[str, Mapping[str, tuple[str, tuple[type, ...]]]] = {
     DOCUMENTS: {"content": _TEXT},
@@ -90,7 +92,8 @@ def write_rows(path: Path, rows: Mapping[str, Row]) -> None:
     Raises DataError for a row that lacks a field, or has one of another kind.
     """
     refuse_other_rows(path.name, path.name, rows)
-    kept = {id: {key: row[key] for key in FIELDS_OF[path.name]} for id, row in rows.items()}
+    fields = FIELDS_OF[path.name] | OPTIONAL.get(path.name, frozenset())
+    kept = {id: {key: row[key] for key in fields if key in row} for id, row in rows.items()}
     try:
         text = json.dumps(kept, sort_keys=True)
     except TypeError as error:
@@ -141,7 +144,10 @@ def other_files(folder: Path) -> list[str]:
     """
     listed = folder / LEFT_OUT
     if listed.is_file():
-        return [str(name) for name in json.loads(listed.read_text(encoding="utf-8"))]
+        try:
+            return [str(name) for name in json.loads(listed.read_text(encoding="utf-8"))]
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{listed}: damaged ({error}); import the index again") from error
     names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
     unread = sorted(name for name in names if name not in READ)
     return unread if GRAPH in names else [*unread, GRAPH_ELSEWHERE]

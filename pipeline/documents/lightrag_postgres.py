@@ -36,7 +36,9 @@ QUERIES: Mapping[str, LiteralString] = {
     DOCUMENTS: """SELECT id, coalesce(content, '') AS content, doc_name AS file_path,
                          coalesce(parse_format, 'raw') AS parse_format
                   FROM lightrag_doc_full WHERE workspace = %s""",
-    STATUS: "SELECT id, status FROM lightrag_doc_status WHERE workspace = %s",
+    # A table that was made by an earlier version may lack the list.
+    STATUS: """SELECT id, status, to_jsonb(one) -> 'chunks_list' AS chunks_list
+               FROM lightrag_doc_status AS one WHERE workspace = %s""",
     CHUNKS: """SELECT id, coalesce(content, '') AS content, full_doc_id, chunk_order_index,
                       llm_cache_list
                FROM lightrag_doc_chunks WHERE workspace = %s""",

@@ -1,7 +1,7 @@
 """read_lightrag: read documents, text units and extractions from an index of LightRAG."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,7 @@ def read_lightrag(
     rejects = _Rejects()
     documents = _read_documents(files, rejects)
     units = _read_units(files[CHUNKS], documents, tokenizer, rejects)
+    _tell_missing_chunks(files, documents, rejects)
     extractions = _read_extractions(units, files[REPLIES], rejects)
     found = _find_edits(folder / GRAPH, files, documents, units, extractions, rejects)
     _tell_edits(found[0] if found else (), rejects)
@@ -229,6 +230,27 @@ def _read_units(
     return units
 
 
+def _tell_missing_chunks(
+    files: Mapping[str, Mapping[str, Row]], documents: Iterable[str], rejects: _Rejects
+) -> None:
+    """Add the documents of which a passage is not there that LightRAG has listed."""
+    for theirs in documents:
+        missing = _missing_chunks(files, theirs)
+        if missing:
+            message = (
+                f"{CHUNKS} lacks {counted(len(missing), 'passage')} of it;"
+                " let LightRAG index it again"
+            )
+            rejects.add(STATUS, theirs, "record", "dangling", message)
+
+
+def _missing_chunks(files: Mapping[str, Mapping[str, Row]], theirs: str) -> list[str]:
+    """Return the ids of the passages that LightRAG has listed of a document and that are gone."""
+    listed = files[STATUS][theirs].get("chunks_list")
+    ids = [str(id) for id in listed] if isinstance(listed, list) else []
+    return [id for id in ids if id not in files[CHUNKS]]
+
+
 def _place_of(chunk: Row) -> tuple[str, int]:
     """Return the document of a chunk and its place there."""
     order = chunk["chunk_order_index"]
@@ -287,7 +309,11 @@ def _records_of_unit(unit: _Unit, replies: Mapping[str, Row], rejects: _Rejects)
         if key not in replies:
             rejects.add(CHUNKS, id, "row", "dangling", f"{REPLIES} has no reply '{key[:SHOWN]}'")
             continue
-        found = list(records_of(str(replies[key]["return"] or "")))
+        text = replies[key]["return"] or ""
+        if not isinstance(text, str):
+            rejects.add(REPLIES, key, "row", "parse", "it holds no text")
+            continue
+        found = list(records_of(text))
         if not found and key == unit.replies[0]:
             # A gleaning that finds nothing more is no loss.
             rejects.add(REPLIES, key, "row", "empty", "no record in the first reply of a passage")
@@ -361,13 +387,7 @@ def _find_edits(
             rejects.add(GRAPH, "", "row", "parse", f"{row.message}; no edit in it is taken")
             return None
         rows.append(row.fields)
-    left_out = frozenset(
-        id for id, chunk in files[CHUNKS].items() if chunk["full_doc_id"] not in documents
-    )
-    lacking = frozenset(
-        id for id, chunk in files[CHUNKS].items() if _lacks_reply(chunk, files[REPLIES])
-    )
-    lacking -= left_out
+    left_out, lacking = _find_unread(files, documents)
     number = count_rows_of(rows, lacking)
     if number:
         message = (
@@ -380,6 +400,24 @@ def _find_edits(
     known = files[DOCUMENTS_FILE].keys() | files[STATUS].keys()
     is_whole = not unread and known == documents.keys()
     return [(edit, _decide(edit)) for edit in edits], find_read_rows(rows, unread, is_whole)
+
+
+def _find_unread(
+    files: Mapping[str, Mapping[str, Row]], documents: Collection[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the ids of the passages of documents that are left out, and those of the others
+    without one of their replies."""
+    left_out: set[str] = set()
+    lacking: set[str] = set()
+    for id, chunk in files[CHUNKS].items():
+        if chunk["full_doc_id"] not in documents:
+            left_out.add(id)
+        elif _lacks_reply(chunk, files[REPLIES]):
+            lacking.add(id)
+    for theirs in files[STATUS]:
+        unread = lacking if theirs in documents else left_out
+        unread.update(_missing_chunks(files, theirs))
+    return frozenset(left_out), frozenset(lacking)
 
 
 def _lacks_reply(chunk: Row, replies: Mapping[str, Row]) -> bool:
@@ -401,7 +439,9 @@ def _said(
     for record in extractions:
         said.add(record, document_of[record["text_unit_id"]])
     for reply in replies.values():
-        text = str(reply["return"] or "")
+        text = reply["return"] or ""
+        if not isinstance(text, str):
+            continue
         said.texts.add(fold(text))
         for record in records_of(text):
             if not isinstance(record, str):

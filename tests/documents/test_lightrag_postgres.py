@@ -25,7 +25,7 @@ CREATE TABLE LIGHTRAG_DOC_FULL (id VARCHAR(255), workspace VARCHAR(255), doc_nam
     content_hash TEXT, process_options TEXT, chunk_options JSONB, parse_engine TEXT,
     PRIMARY KEY (workspace, id));
 CREATE TABLE LIGHTRAG_DOC_STATUS (workspace varchar(255) NOT NULL, id varchar(255) NOT NULL,
-    content_summary varchar(255), status varchar(64), file_path TEXT,
+    content_summary varchar(255), status varchar(64), file_path TEXT, chunks_list JSONB,
     PRIMARY KEY (workspace, id));
 CREATE TABLE LIGHTRAG_DOC_CHUNKS (id VARCHAR(255), workspace VARCHAR(255),
     full_doc_id VARCHAR(256), chunk_order_index INTEGER, tokens INTEGER, content TEXT,
@@ -69,8 +69,9 @@ def url(index: Path, postgres_url: str) -> str:
             )
         for id, row in status.items():
             connection.execute(
-                "INSERT INTO lightrag_doc_status (workspace, id, status) VALUES ('w', %s, %s)",
-                [id, row["status"]],
+                "INSERT INTO lightrag_doc_status (workspace, id, status, chunks_list)"
+                " VALUES ('w', %s, %s, %s)",
+                [id, row["status"], Jsonb(row["chunks_list"])],
             )
         for id, row in chunks.items():
             cells = [id, row["full_doc_id"], row["chunk_order_index"], row["content"]]

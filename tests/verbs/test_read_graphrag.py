@@ -208,6 +208,20 @@ def test_a_document_that_lacks_text_units_is_told(tmp_path: Path):
     ]
 
 
+def test_tables_of_an_earlier_run_are_not_mixed_with_newer_ones(tmp_path: Path):
+    tables = version_3()
+    del tables["covariates"]
+    del tables["community_reports"]
+    folder = write(tmp_path / "output", tables)
+    older = version_3()
+    write(folder, {"create_final_covariates": older["covariates"]})
+    write(tmp_path, {name: older[name] for name in ("community_reports", "entities")})
+    found = read(tmp_path)
+    assert found["reports"].empty
+    assert found["claims"].empty
+    assert ("create_final_covariates.parquet", "row", "not_imported") in reasons(found)
+
+
 def test_incomplete_rows_are_rejects(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["documents"] += [

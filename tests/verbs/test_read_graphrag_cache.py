@@ -84,6 +84,16 @@ def test_what_is_not_taken_is_told(index: Path):
     assert "covariates has 8 claims of the first questions" in rejects["cache/extract_claims"]
 
 
+def test_a_link_to_a_disk_is_not_searched(index: Path, tmp_path: Path):
+    deep = tmp_path / "disk" / "deep"
+    deep.mkdir(parents=True)
+    for folder in (deep, deep.parent):
+        (folder / "file").touch()
+    (index / "cache" / "disk").symlink_to(tmp_path / "disk")
+    rejects = read(index)["rejects"].set_index("row_id")["message"]
+    assert "1 file, not read" in rejects["cache/disk"]
+
+
 def test_replies_whose_tables_are_gone_are_told(index: Path):
     for name in ("community_reports", "covariates"):
         (index / "output" / f"{name}.parquet").unlink()

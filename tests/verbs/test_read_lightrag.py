@@ -206,6 +206,41 @@ def test_a_finished_document_without_a_passage_is_told_and_left_out(index: Path)
                for one in messages(tables, "incomplete"))  # fmt: skip
 
 
+def test_a_passage_that_is_gone_is_told_and_what_it_gave_is_no_edit(index: Path):
+    chunks = json.loads((index / CHUNKS).read_text(encoding="utf-8"))
+    lamp, harbour = (
+        next(id for id, row in chunks.items() if row["content"].startswith(text))
+        for text in ("Ada Holm built", "Otto Brun left")
+    )
+    document = chunks[lamp]["full_doc_id"]
+
+    def join_documents(rows: Any) -> None:
+        """The document of the lamp has two passages."""
+        rows[document]["chunks_list"].append(harbour)
+        rows.pop(chunks[harbour]["full_doc_id"])
+
+    edit(index / "kv_store_doc_status.json", join_documents)
+    before = examine_lightrag(index).edits
+    replies = chunks[harbour]["llm_cache_list"]
+    edit(index / CHUNKS, lambda rows: rows.pop(harbour))
+    edit(index / REPLIES, lambda rows: [rows.pop(key) for key in replies])
+    told = messages(read(index), "dangling")
+    assert any(f"{document}: {CHUNKS} lacks 1 passage of it" in one for one in told), told
+    after = examine_lightrag(index).edits
+    assert before is not None
+    assert after is not None
+    assert {edit.place for edit, _ in after} <= {edit.place for edit, _ in before}
+
+
+def test_a_reply_that_is_no_text_makes_no_record(index: Path):
+    key = next(iter(json.loads((index / REPLIES).read_text(encoding="utf-8"))))
+    content = {"entities": [{"name": "Far Point", "type": "x", "description": "It is far."}]}
+    edit(index / REPLIES, lambda rows: rows[key].update({"return": content}))
+    tables = read(index)
+    assert any(key in one and "no text" in one for one in messages(tables, "parse"))
+    assert "Far Point" not in set(tables["extractions"]["name"])
+
+
 def test_documents_of_one_name_are_not_taken_for_one(index: Path):
     def name_alike(rows: Any) -> None:
         one, two = sorted(rows)[:2]
