@@ -1,9 +1,12 @@
 """All examinations, in an order in which failures explain those that follow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, assert_never
 from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, SecretStr
 
 from pipeline.doctor.chat_model import Consent, Measuring, examine_chat
 from pipeline.doctor.cluster import examine_cluster
@@ -74,8 +77,13 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("stores", "postgres", lambda: examine_postgres(root, settings))
     yield from guarded("stores", "owner", lambda: examine_owner(root, settings))
     yield from guarded("stores", "vectors", lambda: examine_vectors(root, settings))
-    if settings.stores.graph == "neo4j":
-        yield from guarded("stores", "neo4j", lambda: examine_neo4j(settings))
+    match settings.stores.graph:
+        case "postgres":
+            pass
+        case "neo4j":
+            yield from guarded("stores", "neo4j", lambda: examine_neo4j(settings))
+        case _ as other:
+            assert_never(other)
     yield from guarded("cache", "replies", lambda: examine_cache(root, settings))
 
 
@@ -83,19 +91,11 @@ def _secrets(settings: Settings) -> list[str]:
     """Return the secrets of settings, the longest first, because one may contain another."""
     models = settings.models
     endpoints = [*models.chat.values(), *models.embedding.values(), *models.rerank.values()]
-    serve = settings.serve
-    keys = [
-        serve.api_key,
-        serve.users.oidc.client_secret,
-        *(one.key for one in serve.keys.values()),
-        *(endpoint.api_key for endpoint in endpoints),
-    ]
-    secrets = {
-        key.get_secret_value()
-        for key in (settings.stores.neo4j.password, settings.cypher.password, *keys)
-    }
-    for endpoint in endpoints:
-        secrets.update(endpoint.secrets)
+    secrets: set[str] = set()
+    for name in type(settings).model_fields:
+        # The address of an input is no secret as a whole; its password is among those of URLs.
+        if name != "inputs":
+            secrets.update(_secret_values(getattr(settings, name)))
     urls = [settings.stores.postgres.url, settings.cache]
     urls += [source.url.get_secret_value() for source in settings.inputs]
     urls += [endpoint.base_url for endpoint in endpoints]
@@ -103,6 +103,21 @@ def _secrets(settings: Settings) -> list[str]:
         secrets |= _secrets_of(url)
     long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
     return sorted(long_enough, key=len, reverse=True)
+
+
+def _secret_values(value: Any) -> Iterator[str]:
+    """Yield the content of every field of settings whose type says that it is secret."""
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secret_values(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _secret_values(each)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            yield from _secret_values(each)
 
 
 def _secrets_of(url: str) -> set[str]:

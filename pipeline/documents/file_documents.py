@@ -32,6 +32,7 @@ from pipeline.documents.dates import (
     date_of_property,
 )
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
+from pipeline.documents.front_matter import SUFFIXES as FRONT_MATTER
 from pipeline.documents.front_matter import split_front_matter, taken_title
 from pipeline.documents.input_files import InputFile, not_read
 from pipeline.documents.limited_converter import is_converted
@@ -53,7 +54,6 @@ NO_HEADINGS = PLAIN | {".pdf", ".xlsx", ".rtf", MAIL, MAILBOX, OUTLOOK}
 """Suffixes of texts in which # begins no heading, or one that is no title."""
 NO_TITLE_LINES = frozenset({".xlsx", MAIL, MAILBOX, OUTLOOK})
 """Suffixes of files whose first line is never a title."""
-FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
 _SHORT_DIGEST = 12
 GUESSED = "encoding_guessed"

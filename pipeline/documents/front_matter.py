@@ -12,6 +12,8 @@ from pipeline.text.small_yaml import is_small_yaml
 _BLOCK = re.compile(
     r"\s*?---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
+SUFFIXES = frozenset({".txt", ".md", ".markdown"})
+"""Suffixes of texts that can have front matter."""
 _LONGEST = 20_000
 """The number of characters in which the end of the front matter is searched."""
 

@@ -22,6 +22,7 @@ import yaml
 
 from pipeline.documents.conversations import LISTS_OF_EXPORT
 from pipeline.documents.files import is_match
+from pipeline.documents.front_matter import SUFFIXES as FRONT_MATTER
 from pipeline.documents.front_matter import split_front_matter
 from pipeline.documents.metadata import as_json, cleaned
 from pipeline.errors import UsageError
@@ -30,8 +31,6 @@ from pipeline.text.ids import clean, digest
 
 TEXT = ".md"
 """The suffix of a text; an id without the suffix of a readable kind of file gets it."""
-TEXTS = frozenset({".md", ".markdown", ".txt"})
-"""Suffixes of texts that can have front matter."""
 LONGEST_ID = 200
 """Bytes of an id. A file system takes 255 of a name, and a temporary name needs some."""
 LONGEST_METADATA = 15_000
@@ -162,7 +161,7 @@ class OwnFolder:
             raise UsageError("text: empty; send a text, or delete the document")
         fields = _fields_of(title, metadata or {})
         name = self.id_of(id or digest(as_json(fields), body)[:_DIGITS])
-        if Path(name).suffix.lower() not in TEXTS:
+        if Path(name).suffix.lower() not in FRONT_MATTER:
             raise UsageError(
                 f"id: '{name}' names a file of another kind; leave the suffix out, or upload a file"
             )

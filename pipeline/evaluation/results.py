@@ -4,17 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
 from pipeline.errors import UsageError
 from pipeline.evaluation.questions import NOWHERE, Gold, Question, Targets, metric_names
-from pipeline.settings.query_fields import Mode
+from pipeline.settings.query_fields import REPORT_MODES, SEARCH_MODES
 
-ANSWERING = frozenset({"bypass", "community", "drift"})
-"""Modes that find no text units without a model."""
-MODES = tuple(mode for mode in get_args(Mode) if mode not in ANSWERING)
+MODES = tuple(mode for mode in SEARCH_MODES if mode not in REPORT_MODES)
 """Modes that retrieve text units, which can be evaluated."""
 KS = (2, 5, 10, 20)
 FORMAT = 1

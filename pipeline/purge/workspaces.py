@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from pipeline.contract.views import split_name
 from pipeline.errors import StoreError, UsageError
@@ -368,8 +369,14 @@ def _reachable_databases(
                 yield (POSTGRES, address), _with_postgres(settings, _of_database(url, address))
     neo4j = settings.stores.neo4j
     own = neo4j_address(neo4j.uri, neo4j.database)
-    if settings.stores.graph == NEO4J:
-        yield (NEO4J, own), settings
+    # A kind of graph that is missing here would keep what a purge says is deleted.
+    match settings.stores.graph:
+        case "postgres":
+            pass
+        case "neo4j":
+            yield (NEO4J, own), settings
+        case _ as other:
+            assert_never(other)
     for workspace in known:
         address = workspace.address
         if workspace.kind == NEO4J and _server(address) == _server(own):

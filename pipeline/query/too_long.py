@@ -7,10 +7,9 @@ from pipeline.errors import PromptTooLongError
 from pipeline.models.no_answer import limits_in
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
+from pipeline.settings.query_fields import REPORT_MODES
 
 Result = TypeVar("Result")
-WINDOWED_MODES = ("community", "drift")
-"""Modes whose calls before the last are also limited by max_map_tokens."""
 UNTOLD_SHARE = 0.5
 """Share of a refused prompt that is tried if the refusal does not name the model's window."""
 SHORTEN = "shorten the question, or the conversation before it"
@@ -76,7 +75,7 @@ def shorten_prompt(
 
 
 def _largest_prompt(request: QueryRequest) -> int:
-    if request.mode in WINDOWED_MODES:
+    if request.mode in REPORT_MODES:
         return min(request.max_total_tokens, request.max_map_tokens)
     return request.max_total_tokens
 

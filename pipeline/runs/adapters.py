@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from pipeline.errors import SettingsError
 from pipeline.runs.owner import owner_of
@@ -329,14 +329,25 @@ def open_stores(settings: Settings, root: Path) -> Stores:
     vectors = PostgresReads(url, settings.workspace, hnsw=hnsw(settings))
     is_embedded = settings.stores.postgres.url == EMBEDDED
     start = partial(postgres_url, settings, root) if is_embedded else None
-    if settings.stores.graph == "postgres":
+    graph = graph_store(settings)
+    if graph is None:
         from pipeline.stores.postgres.graph import PostgresGraph
 
         return Stores(
             vectors, PostgresGraph(vectors), lambda: (_postgres_store(settings, url),), start
         )
-    graph = neo4j_store(settings)
     return Stores(vectors, graph, lambda: (_postgres_store(settings, url), graph), start)
+
+
+def graph_store(settings: Settings) -> Neo4jStore | None:
+    """Return the store that has the graph; None if PostgreSQL has it, beside the vectors."""
+    match settings.stores.graph:
+        case "postgres":
+            return None
+        case "neo4j":
+            return neo4j_store(settings)
+        case _ as other:
+            assert_never(other)
 
 
 def loads_into(settings: Settings) -> list[Workspace]:
@@ -344,10 +355,15 @@ def loads_into(settings: Settings) -> list[Workspace]:
     url = settings.stores.postgres.url
     kind, address = ("embedded", "") if url == EMBEDDED else ("postgres", postgres_address(url))
     found = [Workspace(kind, address, settings.workspace)]
-    if settings.stores.graph == "neo4j":
-        neo4j = settings.stores.neo4j
-        address = neo4j_address(neo4j.uri, neo4j.database)
-        found.append(Workspace("neo4j", address, settings.workspace))
+    match settings.stores.graph:
+        case "postgres":
+            pass
+        case "neo4j":
+            neo4j = settings.stores.neo4j
+            address = neo4j_address(neo4j.uri, neo4j.database)
+            found.append(Workspace("neo4j", address, settings.workspace))
+        case _ as other:
+            assert_never(other)
     return found
 
 

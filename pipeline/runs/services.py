@@ -31,8 +31,8 @@ from pipeline.runs.adapters import (
     batched_chat,
     chat_model,
     embedding_model,
+    graph_store,
     loads_into,
-    neo4j_store,
     open_cache,
     open_stores,
     reranker,
@@ -552,8 +552,8 @@ class Services:
         would create it."""
         if self.embedded_folder is None or self.embedded_folder.exists():
             yield self.stores.all
-        elif self.settings.stores.graph == "neo4j":
-            with closing(neo4j_store(self.settings)) as graph:
+        elif graph := graph_store(self.settings):
+            with closing(graph):
                 yield [graph]
         else:
             yield []
@@ -589,7 +589,7 @@ class Services:
     def _has_all_of_its_own(self) -> bool:
         """True if stores, snapshots and cache are in the project's folder."""
         settings = self.settings
-        if self.embedded_folder is None or settings.stores.graph == "neo4j":
+        if self.embedded_folder is None or settings.stores.graph != "postgres":
             return False
         if settings.own_cache(self.root) is None or settings.snapshots_are_remote:
             return False

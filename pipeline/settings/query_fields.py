@@ -23,6 +23,9 @@ SEARCH_MODES: tuple[Mode, ...] = tuple(mode for mode in MODES if mode != "bypass
 PASSAGE_MODES: tuple[Mode, ...] = ("naive",)
 """Modes that read documents and their text units alone, and no data made from several documents.
 The first is the default of a caller who sees some documents only."""
+REPORT_MODES: frozenset[Mode] = frozenset({"community", "drift"})
+"""Modes that read community reports, and ask a chat model about them before the answer. Without
+the model they find no text units."""
 GRAPH_MODES = frozenset(MODES) - {*PASSAGE_MODES, "bypass"}
 """Modes that read data made from several documents; ``bypass`` reads no document at all."""
 MODES_FOR_TOOLS: Mapping[str, str] = {

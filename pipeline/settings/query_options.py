@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from pipeline.settings.query_fields import QueryFields
+from pipeline.settings.query_fields import REPORT_MODES, QueryFields
 
 Preset = Literal["graphmill", "lightrag"]
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -49,7 +49,7 @@ class QueryOptions(QueryFields, BaseModel):
     @property
     def with_reports(self) -> bool:
         """Return whether the mode shows community reports."""
-        return self.wants_reports_and_claims or self.mode in ("community", "drift")
+        return self.wants_reports_and_claims or self.mode in REPORT_MODES
 
 
 class QuerySettings(QueryOptions):

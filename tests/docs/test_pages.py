@@ -133,12 +133,16 @@ def settings() -> dict[str, tuple[str, str]]:
     return {key: (type, default) for key, type, default in rows}
 
 
-def test_every_mode_is_on_its_page_and_in_the_commands_help():
+def test_every_mode_is_on_its_pages_and_in_the_commands_help():
     modes = set(MODES)
     told = QUERY_OPTIONS["mode"].description.help
     page = (ROOT / "docs" / "query.md").read_text(encoding="utf-8")
     assert modes <= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert set(re.findall(r"\w+", told)) - {"or"} == modes
+    peers = (ROOT / "docs" / "peers.md").read_text(encoding="utf-8")
+    [row] = re.findall(r"^\| Modes \| ([^|]*) \|", peers, re.MULTILINE)
+    assert row == ", ".join(MODES)
+    assert f" {len(MODES)} modes " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_of_export_is_on_its_page():

@@ -8,11 +8,13 @@ import typer.main
 
 from pipeline.cli import app
 from pipeline.cli.query_command import with_query_options
+from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.query.request import QueryRequest
 from pipeline.serve.bodies import body_of
 from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters
 from pipeline.settings.query_fields import (
+    MODES,
     MODES_FOR_TOOLS,
     QUERY_OPTIONS,
     REQUEST_OPTIONS,
@@ -87,6 +89,10 @@ def test_the_tools_have_every_option_that_has_a_text_for_assistants():
     with_text = {name for name, option in EVERY_OPTION.items() if option.description.tool}
     assert {*OF_QUERY, *OF_QUERY_DATA} == with_text
     assert set(MODES_FOR_TOOLS) == set(SEARCH_MODES)
+
+
+def test_the_page_of_the_server_has_words_for_every_mode():
+    assert set(texts()["ask"]["modes"]) == set(MODES)
 
 
 def test_the_page_has_every_option():

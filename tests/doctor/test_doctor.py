@@ -394,8 +394,11 @@ def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer)
     openai.reply = lambda messages, body: Reply(f"Is {KEY} yours?")
     assert KEY not in str(examined(project))
     assert "***" in examined(project)["chat default extraction"].fact
-    openai.reply = lambda messages, body: Reply("Is desk-key-1 yours?")
-    assert "desk-key-1" not in str(examined(project, "serve.keys.desk={key: desk-key-1}"))
+    openai.reply = lambda messages, body: Reply("Are desk-key-1 and figures-key-1 yours?")
+    keys = ["serve.keys.desk={key: desk-key-1}", "serve.metrics_key=figures-key-1"]
+    found = str(examined(project, *keys))
+    assert "desk-key-1" not in found
+    assert "figures-key-1" not in found
 
 
 def test_keys_with_faults_or_without_a_target_are_found(project: ProjectFolder) -> None:

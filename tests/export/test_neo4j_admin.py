@@ -3,18 +3,28 @@
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from neo4j import GraphDatabase
 
 from pipeline.export.kinds import export
-from pipeline.export.neo4j_admin import EDGES, STATEMENTS, import_command, import_options
+from pipeline.export.neo4j_admin import (
+    COMMUNITY_NODES,
+    EDGES,
+    NODES,
+    STATEMENTS,
+    import_command,
+    import_options,
+)
 from pipeline.export.statements import format_statement
 from pipeline.load.loader import load
 from pipeline.load.projection import type_name
+from pipeline.stores.base import PROPERTIES
+from pipeline.stores.neo4j.rows import WRITTEN
 from pipeline.stores.neo4j.store import Neo4jStore
 from tests.export.hostile import HOSTILE, hostile_tables, source_of
 from tests.servers.neo4j_server import (
@@ -183,3 +193,23 @@ def test_the_command_is_safe_to_paste():
     command = import_command(Path("/srv/it's; rm -rf $HOME, out"))
     assert shlex.split(command)[:3] == ["cd", "/srv/it's; rm -rf $HOME, out", "&&"]
     assert "neo4j-admin database import full neo4j --nodes=nodes_header.csv,nodes.csv " in command
+
+
+@pytest.mark.parametrize(
+    ("table", "header"),
+    [("sourced_nodes", NODES), ("sourced_edges", EDGES), ("communities", COMMUNITY_NODES)],
+)
+def test_the_export_has_a_column_for_everything_that_a_load_writes(
+    table: str, header: Mapping[str, Any]
+):
+    """A load finds the row_hash of an imported row equal, so it would never add what is missing."""
+    names_of_the_tool = {
+        "display_name": "displayName",
+        "source_entity_id": ":START_ID",
+        "target_entity_id": ":END_ID",
+        "type": ":TYPE",
+    }
+    exported = {column.partition(":")[0] or column for column in header}
+    # Each property of an entity is a column of its own, which depends on the ontology.
+    written = [name for name in WRITTEN[table] if name != PROPERTIES]
+    assert [name for name in written if names_of_the_tool.get(name, name) not in exported] == []

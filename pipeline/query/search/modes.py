@@ -26,13 +26,12 @@ from pipeline.query.search.evidence import (
     sort_by_question,
 )
 from pipeline.query.search.keywords import Keywords, choose_search_text
-from pipeline.settings.query_fields import RelationshipOrder
+from pipeline.settings.query_fields import REPORT_MODES, RelationshipOrder
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
 GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
 VECTOR_MODES = frozenset({"naive", "mix"})
-REPORT_MODES = frozenset({"community", "drift"})
 KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
 RELATIONSHIP_LIMIT = CLAIM_LIMIT = 1000
 """The largest number of rows of one read: more than any budget shows, and a bound for entities with

@@ -353,28 +353,36 @@ ENTITIES = """
         ''),
            coalesce(n.degree, 0), coalesce(n.source_id, [])[..$sources]
     """
-RELATIONSHIPS = """
+# The values of a Relationship, in the order of its fields.
+_RELATIONSHIP = """
+    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
+           coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
+           coalesce(r.weight, 0.0), rank, coalesce(r.source_id, [])[..$sources]
+    """
+RELATIONSHIPS = (
+    """
     UNWIND $rows AS row
     MATCH (source:Entity {workspace: $workspace, id: row[1]})
     MATCH (target:Entity {workspace: $workspace, id: row[2]})
     WITH DISTINCT row[0] AS id, source, target
     MATCH (source)-[r {id: id}]->(target)
-    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
-           coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
-           coalesce(r.weight, 0.0), coalesce(source.degree, 0) + coalesce(target.degree, 0),
-           coalesce(r.source_id, [])[..$sources]
+    WITH r, source, target, coalesce(source.degree, 0) + coalesce(target.degree, 0) AS rank
     """
-RELATIONSHIPS_OF = """
+    + _RELATIONSHIP
+)
+RELATIONSHIPS_OF = (
+    """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     MATCH (n)-[r {workspace: $workspace}]-() WHERE r.id IS NOT NULL
     WITH DISTINCT r, startNode(r) AS source, endNode(r) AS target
     WITH r, source, target, coalesce(source.degree, 0) + coalesce(target.degree, 0) AS rank
     ORDER BY rank DESC, r.weight DESC, r.id LIMIT $limit
-    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(source.displayName, ''),
-           coalesce(target.displayName, ''), coalesce(r.description, ''), coalesce(r.keywords, []),
-           coalesce(r.weight, 0.0), rank, coalesce(r.source_id, [])[..$sources]
+    """
+    + _RELATIONSHIP
+    + """
     ORDER BY rank DESC, r.weight DESC, r.id
     """
+)
 LINKS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids AND n.degree <= $most
     MATCH (n)-[r {workspace: $workspace}]-() WHERE r.id IS NOT NULL
