@@ -46,6 +46,9 @@ REPORTING, CLAIMS = "community_reporting", "extract_claims"
 """The folders of replies whose content GraphRAG has put into tables, which an import takes."""
 OUTPUT = "output"
 """The folder of tables where settings.yaml names none."""
+TRIED = 1000
+"""The number of passages whose replies are searched to see whether a cache fits an index: a few
+seconds, where a whole index may take minutes."""
 AT_LIMIT = "length"
 """The reason that an endpoint gives for the end of a reply, if it ended at the limit of tokens."""
 Message = Mapping[str, str | None]
@@ -289,9 +292,11 @@ def _cache_folder(root: Path, settings: Mapping[str, Any]) -> Path:
 def has_replies(cache: GraphragCache, folder: Path) -> bool:
     """Check that a passage of the index in ``folder`` has a reply in its cache.
 
+    Passages from everywhere are tried: those of one document, or of one update, may have none.
     Raises as ``GraphragCache.replies_about`` and ``read_graphrag_tables``.
     """
-    units = read_graphrag_tables(folder)["text_units"]
+    all_units = read_graphrag_tables(folder)["text_units"]
+    units = all_units[:: 1 + len(all_units) // TRIED]
     return any(cache.replies_about(str(unit["text"] or "")).replies for unit in units)
 
 

@@ -320,6 +320,12 @@ class _Graph:
         return any(fold(part) not in self.said.texts for part in _parts_of(row))
 
 
+def find_lost_names(rows: Iterable[Row], said: Said) -> list[str]:
+    """Return the names that finished documents give and of which the graph has no node."""
+    there = {fold(str(row["name"])) for row in rows if row.get("name")}
+    return [name for key, name in said.names.items() if key not in there]
+
+
 def count_rows_of(rows: Iterable[Row], passages: frozenset[str]) -> int:
     """Return the number of nodes and edges that come from these passages alone."""
     return sum(1 for row in rows if _passages_of(row) and _passages_of(row) <= passages)

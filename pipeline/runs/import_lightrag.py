@@ -108,7 +108,7 @@ def take_edits(project: Services, index: "LightragIndex") -> list[str]:
     found = index.edits
     if found is None:
         kept = "corrections of earlier imports stay as they are"
-        return [f"edits by hand: the index has no graph that can be read; {kept}"]
+        return [f"edits by hand: the index has no whole graph that can be read; {kept}"]
     decisions = {one.id: one for _, one in found if one is not None}
     added, hidden, refused = _sync(project, decisions, index.read_rows)
     notes: list[str] = []

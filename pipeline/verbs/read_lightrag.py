@@ -34,6 +34,7 @@ from pipeline.documents.lightrag_edits import (
     Said,
     count_rows_of,
     find_edits,
+    find_lost_names,
     find_read_rows,
     fold,
 )
@@ -54,6 +55,9 @@ NO_PATH = frozenset({"", "unknown_source"})
 """Paths of documents that LightRAG was given as a text."""
 NOTHING_READ = find_read_rows((), frozenset(), is_whole=False)
 """The rows that are read of a graph that cannot be read."""
+MOST = 0.5
+"""The share of the names in replies above which a graph that lacks them is not whole. A person
+deletes some nodes; LightRAG may be writing all of them anew."""
 SHOWN = 120
 """The number of characters of a record or name that a message shows."""
 
@@ -376,8 +380,8 @@ def _find_edits(
 
     Return None if no graph can be read.
 
-    A graph that is damaged is added to the rejects, and so is the number of rows of which nobody
-    knows whether they are edits.
+    A graph that is damaged or lacks most nodes is added to the rejects, and so is the number of
+    rows of which nobody knows whether they are edits.
     """
     if not path.is_file():
         return None
@@ -395,6 +399,14 @@ def _find_edits(
         )
         rejects.add(GRAPH, "", "row", "dangling", message)
     said = _said(files[REPLIES], documents, units, extractions)
+    lost = find_lost_names(rows, said)
+    if len(lost) > MOST * len(said.names):
+        message = (
+            f"it lacks {len(lost)} of the {counted(len(said.names), 'name')} in replies, as"
+            f" {lost[0][:SHOWN]}; no edit in it is taken: wait until LightRAG has ended"
+        )
+        rejects.add(GRAPH, "", "row", "incomplete", message)
+        return None
     edits = find_edits(rows, said, left_out, lacking)
     unread = left_out | lacking
     known = files[DOCUMENTS_FILE].keys() | files[STATUS].keys()

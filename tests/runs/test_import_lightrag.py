@@ -121,7 +121,15 @@ def test_a_document_whose_name_is_a_folder_of_another_one_goes_alone(
     assert after["a/b"] == before["a/b"]
 
 
-@pytest.mark.parametrize("damage", [os.unlink, lambda path: path.write_bytes(b"<graphml>")])
+def leave_few_nodes(path: Path) -> None:
+    graph: Any = nx.read_graphml(path)
+    graph.remove_nodes_from(list(graph)[3:])
+    nx.write_graphml(graph, path)
+
+
+@pytest.mark.parametrize(
+    "damage", [os.unlink, lambda path: path.write_bytes(b"<graphml>"), leave_few_nodes]
+)
 def test_corrections_stay_where_the_graph_cannot_be_read(
     folder: ProjectFolder, theirs: Path, damage: Any
 ):
