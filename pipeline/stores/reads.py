@@ -356,9 +356,9 @@ class DrawingReads(Protocol):
     def between(self, community_ids: Sequence[str]) -> list[Between]:
         """Return the number of relationships between sibling communities, as counted by the load.
 
-        There is one row for each pair of the communities that have the same parent, or both none,
-        and at least one relationship between their entities. The lower id comes first in a row. The
-        rows are sorted by number of relationships, highest first, then ids.
+        There is one row for each pair of the communities of one level that have the same parent,
+        or both none, and at least one relationship between their entities. The lower id comes first
+        in a row. The rows are sorted by number of relationships, highest first, then ids.
         """
         ...
 
