@@ -1,10 +1,11 @@
-"""Read documents from the rows that a query of a database gives.
+"""Read the rows that a query of a database gives. Each becomes a document elsewhere.
 
 The query is the owner's own, and nothing is ever written: each connection ends without a commit. An
 address may hold a password, so no message quotes one.
 """
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,16 @@ from pipeline.text.ids import digest
 
 NO_COLUMN = "no_column"
 """The reason of a reject that is a mere remark on a column: the documents are there without it."""
-_KEYS_A_QUERY = 500
-_MOST_ROWS = 0.25
-"""The share of all rows from which on one query reads all of them. Each query for some keys makes
-the database work out the rows of the whole query, unless an index helps."""
+_KEYS_PER_QUERY = 500
+"""The largest number of keys in one query. Some databases refuse a list of more than 999."""
+_SHARE_TO_READ_ALL = 0.25
+"""If at least this share of the rows is wanted, one query reads all rows. Each query for some keys
+makes the database work out the rows of the whole query, unless an index helps."""
 _SQLITE = "sqlite"
-_MOST_SAID = 200
+_LONGEST_MESSAGE = 200
+_LEAST_SECRET = 4
+"""The least number of characters of an option's value that is hidden wherever it occurs. A shorter
+one, such as a number of seconds, also occurs within other words, where it tells nothing."""
 _FORM = "write a SQLAlchemy URL, such as postgresql+psycopg://user@host/database"
 
 
@@ -34,19 +39,20 @@ class RowsError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its ``key`` as a text, "" if it has none, and a hash that changes with the row.
+    """A row of the query.
 
-    ``fields`` are its cells, or its key alone where they are to be read later.
+    ``key``: its key as a text, "" if it has none. ``content_hash``: changes when the row changes.
+    ``cells``: its cells, or its key alone where they are to be read later.
     """
 
     key: str
-    content: str
-    fields: Mapping[str, Any]
+    content_hash: str
+    cells: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class RowList:
-    """All rows of a query, sorted by key and content, and the columns that it gives."""
+    """All rows of a query, sorted by key and hash, and the columns that it gives."""
 
     rows: Sequence[Row]
     columns: Collection[str]
@@ -60,20 +66,21 @@ def list_rows(source: Input, before: Collection[str] = ()) -> RowList:
     """
     with _connection(source) as connection:
         if source.changed:
-            columns = _columns_given(connection, source, before)
-            rows = _stamped_rows(connection, source, _columns_kept(source, columns))
+            columns = _read_column_names(connection, source, before)
+            kept_columns = _select_kept(source, columns)
+            rows = _list_rows_by_stamp(connection, source, kept_columns)
         else:
-            found = _execute_whole(connection, source, before)
+            found = _execute_query(connection, source, before)
             columns = list(found.keys())
             rows = [
                 Row(
-                    _as_key(fields[source.id]),
-                    _content_of(source, fields),
-                    cells_of(source, fields),
+                    _as_key(raw_row[source.id]),
+                    _hash_row(source, raw_row),
+                    _clean_cells(source, raw_row),
                 )
-                for fields in found.mappings()
+                for raw_row in found.mappings()
             ]
-    return RowList(sorted(rows, key=lambda row: (row.key, row.content)), columns)
+    return RowList(sorted(rows, key=lambda row: (row.key, row.content_hash)), columns)
 
 
 def lacking(source: Input, columns: Collection[str]) -> list[str]:
@@ -89,45 +96,45 @@ def count_rows(source: Input) -> tuple[int, list[str]]:
     from sqlalchemy import func, select
 
     with _connection(source) as connection:
-        columns = _columns_given(connection, source, ())
+        columns = _read_column_names(connection, source, ())
         rows = _statement(source, ["*"]).subquery()
         number = connection.execute(select(func.count()).select_from(rows)).scalar_one()
         return number, columns
 
 
-def _stamped_rows(connection: Any, source: Input, columns: Sequence[str]) -> list[Row]:
-    """Return the rows with their keys alone, and the value that changes with the row.
+def _list_rows_by_stamp(connection: Any, source: Input, columns: Sequence[str]) -> list[Row]:
+    """Return rows with their key alone. Their hash is that of the stamp: the cell of ``changed``.
 
-    Of a row without such a value all cells are read, since nothing else tells of a change.
+    Of a row without a stamp all cells are read, since nothing else tells of a change.
     ``columns``: those that a document is made of.
     """
     stamps = _read(connection, _statement(source, [source.id, source.changed]))
-    unstamped = [
-        fields[source.id]
-        for fields in stamps
-        if fields[source.changed] is None and fields[source.id] is not None
-    ]
-    whole = [
-        fields
-        for fields in _read_keys(connection, source, unstamped, columns)
-        if fields[source.changed] is None
-    ]
-    others = [
-        fields
-        for fields in stamps
-        if fields[source.changed] is not None or fields[source.id] is None
-    ]
+    by_stamp: list[Mapping[str, Any]] = []
+    keys_without_stamp: dict[str, Any] = {}
+    for raw_row in stamps:
+        key = raw_row[source.id]
+        # A row without a key cannot be read again. It becomes a reject.
+        if raw_row[source.changed] is not None or key is None:
+            by_stamp.append(raw_row)
+        else:
+            # Rows with one key are read together: that key is asked for once. Keys may be values
+            # that cannot be hashed, so their texts stand for them.
+            keys_without_stamp[repr(key)] = key
+    keys = list(keys_without_stamp.values())
+    whole_rows = _read_rows_with_keys(connection, source, keys, len(stamps), columns)
+    # Another row with the same key may have a stamp.
+    without_stamp = [raw_row for raw_row in whole_rows if raw_row[source.changed] is None]
     return [
         Row(
-            _as_key(fields[source.id]),
-            _content_of(source, fields, columns),
-            {source.id: fields[source.id]},
+            _as_key(raw_row[source.id]),
+            _hash_row(source, raw_row, columns),
+            {source.id: raw_row[source.id]},
         )
-        for fields in [*others, *whole]
+        for raw_row in [*by_stamp, *without_stamp]
     ]
 
 
-def _columns_given(connection: Any, source: Input, before: Collection[str]) -> list[str]:
+def _read_column_names(connection: Any, source: Input, before: Collection[str]) -> list[str]:
     """Return the columns that the query gives, without reading a row.
 
     ``before`` is as for ``list_rows``. Raises RowsError if the query lacks a column. SQLite
@@ -137,7 +144,9 @@ def _columns_given(connection: Any, source: Input, before: Collection[str]) -> l
     from sqlalchemy import false
 
     given = connection.execute(_statement(source, ["*"]).where(false()))
-    return _checked(source, list(given.keys()), before)
+    columns = list(given.keys())
+    _refuse_missing_columns(source, columns, before)
+    return columns
 
 
 def rows_of_keys(
@@ -145,45 +154,56 @@ def rows_of_keys(
 ) -> dict[str, dict[str, Any]]:
     """Return the cells of the rows with these keys, by the key as a text.
 
-    Of rows with one key it is the row that `list_rows` has first. ``number_of_rows``: that of all
-    rows. ``listed``: the columns in ``metadata`` that the query gave when the rows were listed.
-    Raises RowsError.
+    If several rows have one key, that is the row which `list_rows` sorts first.
+    ``number_of_rows``: that of all rows. ``listed``: the columns in ``metadata`` that the query
+    gave when the rows were listed. Raises RowsError.
     """
     with _connection(source) as connection:
-        if len(keys) > _KEYS_A_QUERY and len(keys) >= number_of_rows * _MOST_ROWS:
-            wanted = {_as_key(key) for key in keys}
-            rows = _read_whole(connection, source, listed)
-            found = [fields for fields in rows if _as_key(fields[source.id]) in wanted]
-        else:
-            found = list(_read_keys(connection, source, keys, listed))
+        found = _read_rows_with_keys(connection, source, keys, number_of_rows, listed)
     # The last row of a key stays in the dict, so the first one comes last.
-    found.sort(key=partial(_place_among_rows, source), reverse=True)
-    return {_as_key(fields[source.id]): cells_of(source, fields) for fields in found}
+    found.sort(key=partial(_make_sort_key, source), reverse=True)
+    return {_as_key(raw_row[source.id]): _clean_cells(source, raw_row) for raw_row in found}
 
 
-def _read_keys(
-    connection: Any, source: Input, keys: Sequence[Any], before: Collection[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows with these keys, of a few keys at a time."""
+def _read_rows_with_keys(
+    connection: Any,
+    source: Input,
+    keys: Sequence[Any],
+    number_of_rows: int,
+    before: Collection[str],
+) -> list[dict[str, Any]]:
+    """Return all cells of the rows with these keys, of ``number_of_rows`` in all.
+
+    Raises RowsError as ``_execute_query``.
+    """
     from sqlalchemy import column
 
-    for start in range(0, len(keys), _KEYS_A_QUERY):
-        some = keys[start : start + _KEYS_A_QUERY]
-        yield from _read_whole(connection, source, before, column(source.id).in_(some))
+    # A single query for some keys is never worse than one for all rows.
+    needs_several_queries = len(keys) > _KEYS_PER_QUERY
+    if needs_several_queries and len(keys) >= number_of_rows * _SHARE_TO_READ_ALL:
+        wanted = {_as_key(key) for key in keys}
+        rows = _read_whole_rows(connection, source, before)
+        return [raw_row for raw_row in rows if _as_key(raw_row[source.id]) in wanted]
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        some_keys = keys[start : start + _KEYS_PER_QUERY]
+        has_key = column(source.id).in_(some_keys)
+        found.extend(_read_whole_rows(connection, source, before, has_key))
+    return found
 
 
-def _read_whole(
+def _read_whole_rows(
     connection: Any, source: Input, before: Collection[str], condition: Any = None
 ) -> Iterator[dict[str, Any]]:
     """Yield all cells of the rows, or of those that fulfil the condition.
 
-    Raises RowsError as ``_execute_whole``.
+    Raises RowsError as ``_execute_query``.
     """
-    for row in _execute_whole(connection, source, before, condition).mappings():
+    for row in _execute_query(connection, source, before, condition).mappings():
         yield dict(row)
 
 
-def _execute_whole(
+def _execute_query(
     connection: Any, source: Input, before: Collection[str], condition: Any = None
 ) -> Any:
     """Return the result with all cells of the rows, or of those that fulfil the condition.
@@ -194,46 +214,46 @@ def _execute_whole(
     if condition is not None:
         statement = statement.where(condition)
     found = connection.execute(statement)
-    _checked(source, list(found.keys()), before)
+    _refuse_missing_columns(source, list(found.keys()), before)
     return found
 
 
-def _place_among_rows(source: Input, fields: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the place of a row among those with its key, as `list_rows` sorts them."""
-    content = _content_of(source, fields, _columns_kept(source, fields))
-    return content, as_json(cells_of(source, fields))
+def _make_sort_key(source: Input, raw_row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a value that sorts a row among those with its key, as `list_rows` sorts them."""
+    content_hash = _hash_row(source, raw_row, _select_kept(source, raw_row))
+    return content_hash, as_json(_clean_cells(source, raw_row))
 
 
-def cells_of(source: Input, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_cells(source: Input, raw_row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells that a document is made of, as values of JSON."""
     return {
         name: cleaned(value)
-        for name, value in fields.items()
+        for name, value in raw_row.items()
         if value is not None and _is_kept(source, name)
     }
 
 
-def _columns_kept(source: Input, names: Iterable[str]) -> list[str]:
+def _select_kept(source: Input, names: Iterable[str]) -> list[str]:
     """Return those of the columns that a document is made of, sorted."""
     return [name for name in sorted(names) if _is_kept(source, name)]
 
 
 def _is_kept(source: Input, name: str) -> bool:
-    """Return whether a document is made of this column too."""
+    """Return whether a document is made of this column, among others."""
     if not source.metadata:
         return True
     return name in {source.id, source.title, source.text, *source.metadata}
 
 
-def _content_of(source: Input, fields: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
-    """Return a hash that changes with a row: of its value that does so, or else of its cells.
+def _hash_row(source: Input, raw_row: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
+    """Return a hash of the row's cells, or of its stamp if it has one.
 
-    The query is part of the first, since another query may give other cells of the same row. So are
-    the ``columns``, since a column may come or go while the query and the value stay.
+    The hash of a stamp includes the query and the columns. Either may change the document while the
+    stamp stays. All rows without a key have one hash, since none becomes a document.
     """
-    stamp = fields[source.changed] if source.changed else None
-    if stamp is None and fields[source.id] is not None:
-        return digest("row", as_json(cells_of(source, fields)))
+    stamp = raw_row[source.changed] if source.changed else None
+    if stamp is None and raw_row[source.id] is not None:
+        return digest("row", as_json(_clean_cells(source, raw_row)))
     return digest("changed", source.query, as_json({"columns": list(columns)}), str(stamp))
 
 
@@ -242,11 +262,13 @@ def _as_key(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _checked(source: Input, columns: list[str], before: Collection[str]) -> list[str]:
-    """Return the columns of the query; raises RowsError if they lack one that it must have.
+def _refuse_missing_columns(
+    source: Input, columns: Collection[str], before: Collection[str]
+) -> None:
+    """Raise RowsError if the columns of the query lack one that it must have.
 
-    Without a title of its own in the settings, a query need not give one. A column in ``metadata``
-    must be there if it was ``before``: without it, the values of all documents would be gone.
+    The default title need not be among the columns. A column in ``metadata`` must be there if it
+    was ``before``: without it, the values of all documents would be gone.
     """
     needed = [source.id, source.text, *(name for name in source.metadata if name in before)]
     if source.title != Input.model_fields["title"].default:
@@ -260,7 +282,6 @@ def _checked(source: Input, columns: list[str], before: Collection[str]) -> list
                 f"its query gives no column '{name}' but {known}; set id, title, text, metadata and"
                 " changed to columns that it gives, or correct the query"
             )
-    return columns
 
 
 def _statement(source: Input, columns: Sequence[str]) -> Any:
@@ -278,8 +299,8 @@ def _read(connection: Any, statement: Any) -> list[dict[str, Any]]:
     return [dict(row) for row in connection.execute(statement).mappings()]
 
 
-def placed_url(url: str, folder: Path) -> str:
-    """Return the URL of a database, a relative path of SQLite taken below the folder."""
+def resolve_url(url: str, folder: Path) -> str:
+    """Return the URL of a database. A relative path of SQLite is resolved below the folder."""
     if not url.startswith(_SQLITE):
         return url
     from sqlalchemy.engine import make_url
@@ -301,16 +322,20 @@ def _is_file(url: Any) -> bool:
     return database != ":memory:" and not database.startswith("file:")
 
 
-def _secrets_of(url: Any) -> list[str]:
-    """Return what a message may not quote of a URL: its password and the values of its options.
-
-    The longest comes first, since one may be a part of another.
-    """
-    found = [str(url.password or "")]
+def _hide_secrets(message: str, url: Any) -> str:
+    """Return the message without the password of the URL and without the values of its options."""
+    secrets = [str(url.password or "")]
     for values in url.query.values():
         # An option that is given twice has a tuple.
-        found += [values] if isinstance(values, str) else values
-    return sorted(filter(None, found), key=len, reverse=True)
+        secrets += [values] if isinstance(values, str) else values
+    # The longest comes first, since one may be a part of another.
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        is_password = secret == url.password
+        pattern = re.escape(secret)
+        if len(secret) < _LEAST_SECRET and not is_password:
+            pattern = rf"(?<!\w){pattern}(?!\w)"
+        message = re.sub(pattern, "***", message)
+    return message
 
 
 @contextmanager
@@ -325,7 +350,7 @@ def _connection(source: Input) -> Iterator[Any]:
         url = make_url(source.url.get_secret_value())
         engine = create_engine(url, poolclass=NullPool)
     except (ArgumentError, ValueError):
-        raise RowsError(f"its url is none of a database; {_FORM}") from None
+        raise RowsError(f"its url is not that of a database; {_FORM}") from None
     except ImportError:
         raise RowsError("the driver that its url names is not installed; install it") from None
     is_file = url.drivername.startswith(_SQLITE) and _is_file(url)
@@ -339,7 +364,6 @@ def _connection(source: Input) -> Iterator[Any]:
     except RowsError:
         raise
     except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
-        said = in_words(getattr(error, "orig", None) or error)
-        for secret in _secrets_of(url):
-            said = said.replace(secret, "***")
-        raise RowsError(f"{' '.join(said.split())[:_MOST_SAID]}; mend its url or query") from None
+        message = _hide_secrets(in_words(getattr(error, "orig", None) or error), url)
+        one_line = " ".join(message.split())
+        raise RowsError(f"{one_line[:_LONGEST_MESSAGE]}; mend its url or query") from None

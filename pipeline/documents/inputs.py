@@ -205,7 +205,9 @@ def _list_database(source: Input, before: Sequence[str]) -> tuple[list[InputFile
             key = one_line(row.key)
             fault = ("duplicate_id", f"another row with {source.id} {key} is read; make it one")
         seen[name] += 1
-        found.append(InputFile("", name, fault, kind="sql", content=row.content, fields=row.fields))
+        found.append(
+            InputFile("", name, fault, kind="sql", content=row.content_hash, fields=row.cells)
+        )
     return found, [name for name in source.metadata if name in listed.columns]
 
 

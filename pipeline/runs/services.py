@@ -215,9 +215,9 @@ class Services:
             if source.type in ("folder", "git"):
                 url = str(self.root / url)
             elif source.type == "sql":
-                from pipeline.documents.database_rows import placed_url
+                from pipeline.documents.database_rows import resolve_url
 
-                url = placed_url(url, self.root)
+                url = resolve_url(url, self.root)
             # These are in no fingerprint, so a dump leaves them out.
             left_out = {"query": source.query, "max_deleted": source.max_deleted}
             placed.append({**source.model_dump(), **left_out, "url": url})

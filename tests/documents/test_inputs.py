@@ -289,18 +289,18 @@ def test_another_column_is_noticed_in_rows_whose_stamp_stays(tmp_path: Path):
 def test_a_query_is_worked_out_once_where_most_of_its_rows_are_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(database_rows, "_KEYS_A_QUERY", 2)
+    monkeypatch.setattr(database_rows, "_KEYS_PER_QUERY", 2)
     rows = [(number, "Case", f"Text {number}.", "x", 1) for number in range(20)]
     source = crm(database(tmp_path / "crm.sqlite", rows), changed="updated")
     params = params_of(tmp_path, source).with_listing()
     conditions: list[object] = []
-    read_whole = database_rows._read_whole
+    read_rows = database_rows._read_whole_rows
 
     def noted(connection: Any, source: Any, before: Any, condition: Any = None) -> Any:
         conditions.append(condition)
-        return read_whole(connection, source, before, condition)
+        return read_rows(connection, source, before, condition)
 
-    monkeypatch.setattr(database_rows, "_read_whole", noted)
+    monkeypatch.setattr(database_rows, "_read_whole_rows", noted)
     files = find_files(params)
     documents, _ = read_files(files, params)
     assert len(documents) == 20
@@ -310,6 +310,44 @@ def test_a_query_is_worked_out_once_where_most_of_its_rows_are_wanted(
     assert len(documents) == 4
     assert len(conditions) == 2
     assert all(condition is not None for condition in conditions)
+
+
+def test_rows_without_a_stamp_are_read_by_one_query_where_they_are_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database_rows, "_KEYS_PER_QUERY", 2)
+    rows = [(number, "Case", f"Text {number}.", "x", None) for number in range(20)]
+    source = crm(database(tmp_path / "crm.sqlite", rows), changed="updated")
+    statements: list[str] = []
+    make_statement = database_rows._statement
+
+    def noted(source: Any, columns: Sequence[str]) -> Any:
+        statements.append(",".join(columns))
+        return make_statement(source, columns)
+
+    monkeypatch.setattr(database_rows, "_statement", noted)
+    (input,) = params_of(tmp_path, source).inputs
+    assert len(database_rows.list_rows(input).rows) == 20
+    # The first finds the columns, the second the stamps, the third the rows.
+    assert statements == ["*", "nr,updated", "*"]
+
+
+def test_rows_with_one_key_and_no_stamp_are_listed_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database_rows, "_KEYS_PER_QUERY", 1)
+    others = [(number, "Case", f"Text {number}.", "x", 1) for number in range(20)]
+    rows = [*others, (77, "A", "A", "x", None), (77, "B", "B", "x", None)]
+    source = crm(database(tmp_path / "crm.sqlite", rows), changed="updated")
+    assert list(find_files(params_of(tmp_path, source))["name"]).count("@crm/77") == 2
+
+
+def test_a_short_value_of_an_option_is_hidden_as_a_word_alone(tmp_path: Path):
+    url = database(tmp_path / "crm.sqlite", CASES)
+    source = crm(f"{url}?timeout=5", query="SELECT * FROM cases5")
+    _, reasons = load_documents(params_of(tmp_path, source))
+    (message,) = reasons["message"]
+    assert "no such table: cases5" in message
 
 
 @pytest.mark.parametrize("changed", ["", "updated"])
