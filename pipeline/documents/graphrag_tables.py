@@ -165,16 +165,24 @@ def read_graphrag_tables(folder: Path) -> dict[str, list[Row]]:
 
 
 def list_other_files(folder: Path) -> list[tuple[str, str]]:
-    """Return the name of each file beside the tables that is not read, and what it holds."""
+    """Return the name of each file beside the tables that is not read, and what it holds.
+
+    Tables of another run in the folder above are named, too.
+    """
     read = set(_find_files(folder).values())
     place = next(path.parent for path in read if path.stem.endswith("documents"))
+    paths = [path for path in sorted(place.iterdir()) if not path.name.startswith(".")]
+    if place != folder:
+        names = sorted(name for table in TABLES.values() for name in table.files)
+        paths += [folder / f"{name}.parquet" for name in names]
     found: list[tuple[str, str]] = []
-    for path in sorted(place.iterdir()):
-        if path in read or path.name.startswith("."):
+    for path in paths:
+        if path in read or not path.exists():
             continue
         rows = _count_rows(path)
         content = "not read" if rows is None else f"{rows} rows, not read"
-        found.append((path.name, content))
+        name = path.name if path.parent == place else f"../{path.name}"
+        found.append((name, content))
     return found
 
 

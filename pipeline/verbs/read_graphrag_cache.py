@@ -55,6 +55,8 @@ Conversations = Mapping[str, Conversation]
 """The conversations about passages, by the text of the passage."""
 DELIMITER = "<|"
 """The beginning of the delimiters of records, which is in no name."""
+ASKED_OTHERWISE = "about no passage, or asked with another prompt or max_gleanings"
+"""The reason for replies to questions that this index does not give."""
 SHOWN = 3
 """The number of names that a message shows."""
 
@@ -88,7 +90,8 @@ def read_graphrag_cache(params: GraphragParams, tokenizer: Tokenizer) -> tuple[p
     document is that of an input file with its title, so that such a file takes its place. A
     document that has a passage without a reply is left out: an input file of its name is read by
     the next run. The descriptions of the tables are not taken, as they do not say which passage
-    each part is from. Reasons are those of read_graphrag, and unfinished, empty and record.
+    each part is from. Reasons are those of read_graphrag, and unfinished, empty, record and
+    truncated.
 
     Raises SettingsError if a table is missing, DataError if one is damaged or there is no cache.
     """
@@ -308,7 +311,7 @@ def _tell_other_replies(
         f"{counted(number, 'file')} not read, {reason}"
         for number, reason in (
             (len(known - taken), "about passages of documents that are left out"),
-            (len(unknown) - len(damaged), "about no passage, or asked with another prompt"),
+            (len(unknown) - len(damaged), ASKED_OTHERWISE),
             (len(damaged), f"damaged: {shown}"),
         )
         if number
