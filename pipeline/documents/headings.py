@@ -1,15 +1,19 @@
 """Find the headings above a place in a document."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
+
+from pipeline.text.ids import is_syllabic
 
 BETWEEN = " > "
 """The text between two headings of a path."""
 LONGEST_HEADING, LONGEST_PATH = 100, 400
 """The most characters of a heading, and of a path. A longer heading is cut, and a path that is too
 long loses its first headings."""
+OPENING = 1000
+"""The number of characters at the beginning of a text that are compared with title and headings."""
 READ = 4 * LONGEST_HEADING
 """The number of characters of a line that are read: with links, more than are shown."""
 MARKDOWN = frozenset(
@@ -32,6 +36,7 @@ _MARK = re.compile(
     )""",
     re.MULTILINE | re.VERBOSE,
 )
+_WORD = re.compile(r"\w+")
 _CLOSING = re.compile(r"[ \t]#+[ \t]*\Z|[ \t]*\{#[^{}]*\}[ \t]*\Z")
 """Marks behind a heading: # in any number, or an anchor."""
 _LINK = re.compile(r"!?\[(?P<text>[^\[\]]*)\]\([^()]*\)")
@@ -179,3 +184,30 @@ def _join(texts: list[str]) -> str:
         texts = texts[1:]
         path = BETWEEN.join(texts)
     return path
+
+
+def leave_out_repeated(names: Sequence[str], text: str) -> list[str]:
+    """Return title and headings without those with which the text begins, one after the other."""
+    opening = _plain_words(text[:OPENING])
+    kept: list[str] = []
+    for name in filter(None, names):
+        key = _plain_words(name.rstrip("…"))
+        if key and _begins_with(opening, key):
+            opening = opening[len(key) :].lstrip()
+        else:
+            kept.append(name)
+    return kept
+
+
+def _begins_with(opening: str, key: str) -> bool:
+    """Return whether a text begins with a name, both as ``_plain_words`` gives them."""
+    if not opening.startswith(key):
+        return False
+    rest = opening[len(key) :]
+    # Han and kana have no spaces between words: the sentence goes on right behind the name.
+    return not rest or rest[0] == " " or is_syllabic(key[-1])
+
+
+def _plain_words(text: str) -> str:
+    """Return the words of a text in small letters, with one space between them."""
+    return " ".join(_WORD.findall(text.casefold()))

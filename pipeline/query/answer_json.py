@@ -11,7 +11,7 @@ from pipeline.query.entity_table import group_attributes
 from pipeline.query.request import QueryRequest
 from pipeline.stores.records import Attribute, Entity, Passage, Relationship, Statement
 
-BESIDE_REFERENCE = ("title", "tokens")
+BESIDE_REFERENCE = ("title", "tokens", "header")
 """Fields of a text unit that its reference has already, or that are of no use beside it."""
 OPTIONAL_OF_STATEMENT = ("valid_from", "valid_to", "attributes")
 """Fields of a statement that most statements do not have."""

@@ -47,7 +47,7 @@ class Passage:
     ``score``: its similarity to the question. ``lane``: the search that chose it first. ``place``:
     its rank in that search, from 1. ``frequency``: how often that search found it. ``heading``: the
     headings above it, joined by " > ". ``date``: that of its document in ISO 8601, with the
-    precision that is known.
+    precision that is known. ``header``: the header with which it is searched, "" if it has none.
     """
 
     id: str
@@ -67,6 +67,7 @@ class Passage:
     number: int = 0
     heading: str = ""
     date: str = ""
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,14 @@ from pipeline.contract.schemas import (
     TEXT_UNIT_HEADERS,
     UNIT_HEADINGS,
 )
-from pipeline.documents.headings import BETWEEN
+from pipeline.documents.headings import BETWEEN, leave_out_repeated
 from pipeline.models.base import Tokenizer
-from pipeline.text.ids import is_syllabic
 from pipeline.text.sentences import Count, fitting_end
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 
 DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
-OPENING = 1000
-"""The number of characters at the beginning of a text that are compared with title and headings."""
 LONGEST_VALUE = 60
 """The most characters of a value of the metadata, and of the aliases together."""
-_WORD = re.compile(r"\w+")
 _RECORD = re.compile(r"\.\w{1,10}#|\brow #\d")
 """The sign of a title that is the place of a record: people.csv#42, or "table people, row #42"."""
 
@@ -82,7 +78,7 @@ def compose_headers(
         if document_id not in facts_of:
             facts_of[document_id] = list(_facts_of(document, params))
         names = [_title_of(document), *heading.split(BETWEEN)]
-        names = _without_repeats(names, text)
+        names = leave_out_repeated(names, text)
         header = _fit(names, facts_of[document_id], params.max_tokens, tokenizer.count)
         if header:
             rows.append((id, header))
@@ -94,33 +90,6 @@ def _title_of(document: Mapping[str, Any]) -> str:
     title = " ".join(document["title"].split())
     is_place_of_record = document["title_from"] == "file_name" and _RECORD.search(title)
     return "" if is_place_of_record else title
-
-
-def _without_repeats(names: list[str], text: str) -> list[str]:
-    """Return title and headings without those with which the text begins, one after the other."""
-    opening = _plain_words(text[:OPENING])
-    kept: list[str] = []
-    for name in filter(None, names):
-        key = _plain_words(name.rstrip("…"))
-        if key and _begins_with(opening, key):
-            opening = opening[len(key) :].lstrip()
-        else:
-            kept.append(name)
-    return kept
-
-
-def _begins_with(opening: str, key: str) -> bool:
-    """Return whether a text begins with all words of a name, both as `_plain_words` gives them."""
-    if not opening.startswith(key):
-        return False
-    rest = opening[len(key) :]
-    # Han and kana have no spaces between words: the sentence goes on right behind the name.
-    return not rest or rest[0] == " " or is_syllabic(key[-1])
-
-
-def _plain_words(text: str) -> str:
-    """Return the words of a text in small letters, with one space between them."""
-    return " ".join(_WORD.findall(text.casefold()))
 
 
 def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,10 @@ QUESTION = "Which keeper counted the grey ships?"
 DOCUMENTS = {
     f"{number:02}.txt": f"Page {number} of the log tells of a keeper at the harbour."
     for number in range(FUSED_FIRST + 4)
+}
+NOTES = {
+    "Skarrow Light.md": "---\naliases: [the Tower]\n---\nIt was painted white in May.\n",
+    "Dunlin.md": "# Dunlin\n\nIt was painted white in June.\n",
 }
 
 
@@ -68,6 +73,30 @@ def test_a_fused_endpoint_is_not_asked_in_graph_whose_order_stays(
 ):
     assert shown(loaded, endpoint, "fused", "graph") == shown(loaded, None, "", "graph")
     assert endpoint.requests == []
+
+
+def test_an_endpoint_reads_title_and_aliases_before_a_text_that_does_not_name_its_subject(
+    tmp_path: Path, postgres_url: str, endpoint: RerankServer
+):
+    folder = new_project(tmp_path / "p", postgres_url, NOTES)
+    with folder.open() as project:
+        project.run("fast")
+    values = {"base_url": endpoint.base_url, "api_key": endpoint.key, "order": "fused"}
+    with folder.open(
+        *(f"models.rerank.default.{key}={value}" for key, value in values.items())
+    ) as project:
+        data = project.query_data("Which tower is white?", mode="naive")
+    [request] = endpoint.requests
+    assert sorted(request.texts) == [
+        "# Dunlin\n\nIt was painted white in June.",
+        "Skarrow Light\nthe Tower\n\nIt was painted white in May.",
+    ]
+    # The header is for search and ranking alone; what is shown is the document's own text.
+    assert sorted(chunk["content"] for chunk in data["chunks"]) == [
+        "# Dunlin\n\nIt was painted white in June.",
+        "It was painted white in May.",
+    ]
+    assert not any("header" in chunk for chunk in data["chunks"])
 
 
 def test_an_endpoint_alone_reads_more_text_units_and_its_order_replaces_that_of_the_search(

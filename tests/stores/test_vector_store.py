@@ -59,7 +59,7 @@ def chunks(embeddings: np.ndarray) -> pd.DataFrame:
             "char_start": [10 * number for number in numbers],
             "char_end": [10 * number + 9 for number in numbers],
             "heading": [f"Part {number} > End" for number in numbers],
-            "header": "",
+            "header": [f"One > Part {number}" for number in numbers],
             "embedding": [row.copy() for row in embeddings],
         }
     )
@@ -342,7 +342,7 @@ def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore
     assert found[0] == Passage(
         "chunk-00002", "doc-1", "a/one.txt", "One", 20, 29, 3, "text 2\nof it",
         {"year": 1877, "tags": ["a", "ü"]},
-        found[0].score, heading="Part 2 > End", date="1877-05",
+        found[0].score, heading="Part 2 > End", date="1877-05", header="One > Part 2",
     )  # fmt: skip
     assert column(found, "id") == ["chunk-00002", "chunk-00001", "chunk-00003"]
     assert not store.chunks([], question)

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pipeline.documents.headings import BETWEEN, leave_out_repeated
 from pipeline.errors import ModelError, NoSuchModelError
 from pipeline.models.base import Reranker
 from pipeline.settings.query_fields import Mode
 from pipeline.stores.records import Passage
+from pipeline.text.headers import text_with_header
 
 CANDIDATES = 3
 """Factor by which more text units are found than shown if a reranker chooses among them."""
@@ -19,6 +21,9 @@ that a question with many text units does not cost more."""
 RANK_OFFSET = 60
 """Added to each rank before its reciprocal is taken (Cormack et al. 2009, "Reciprocal rank
 fusion")."""
+LONGEST_HEADER = 300
+"""The most characters of title and headings before a text, so that a reranker that reads only the
+first thousand still reads the text itself."""
 
 
 def rerank_chunks(
@@ -26,7 +31,8 @@ def rerank_chunks(
 ) -> tuple[Sequence[Passage], tuple[str, ...]]:
     """Return the chunks in their new order, with the scores as ``rerank_score``, and notes.
 
-    The order is that of the scores; if ``fused``, that of ``fuse_orders`` for the first
+    The reranker reads what ``text_to_rank`` gives. The order is that of the scores; if ``fused``,
+    that of ``fuse_orders`` for the first
     FUSED_FIRST. Ties keep their order. If the reranker fails, the chunks are returned unchanged
     with a note.
     """
@@ -34,7 +40,7 @@ def rerank_chunks(
         return chunks, ()
     first = chunks[:FUSED_FIRST] if fused else chunks
     try:
-        scores = reranker.rerank(query, [chunk.content for chunk in first])
+        scores = reranker.rerank(query, [text_to_rank(chunk) for chunk in first])
     except (ModelError, NoSuchModelError) as error:
         return chunks, (f"not reranked: {error}",)
     places = sorted(range(len(first)), key=lambda place: -scores[place])
@@ -42,6 +48,25 @@ def rerank_chunks(
         places = fuse_orders(places)
     reranked = [replace(first[place], rerank_score=float(scores[place])) for place in places]
     return [*reranked, *chunks[len(first) :]], ()
+
+
+def text_to_rank(chunk: Passage) -> str:
+    """Return what a reranker reads of a text unit: its header, as the search sees it, and its text.
+
+    Without a header it is title and headings with which the text does not begin. A text may say
+    nothing of its subject but in its title, and would else be ranked below texts that name it.
+    """
+    header = chunk.header
+    if not header:
+        names = [_title_of(chunk), *chunk.heading.split(BETWEEN)]
+        header = BETWEEN.join(leave_out_repeated(names, chunk.content))
+    return text_with_header(header[:LONGEST_HEADER].strip(), chunk.content)
+
+
+def _title_of(chunk: Passage) -> str:
+    """Return the title, or "" for the number of a record in its file, which names nothing."""
+    is_number_of_record = "#" in chunk.title and chunk.source.endswith(chunk.title)
+    return "" if is_number_of_record else chunk.title
 
 
 def count_candidates(shown: int, fused: bool) -> int:

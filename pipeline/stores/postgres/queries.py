@@ -129,6 +129,7 @@ def passages(dimensions: int) -> Select:
             similarity.label("score"),
             # A database that no load has written since may have none.
             func.coalesce(DOCUMENTS.c.date, "").label("date"),
+            func.coalesce(CHUNKS.c.header, "").label("header"),
         )
         .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
         .where(CHUNKS.c.workspace == WORKSPACE, CHUNKS.c.id == func.any(given("ids")))

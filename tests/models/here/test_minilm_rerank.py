@@ -72,3 +72,11 @@ def test_only_vectors_that_are_not_remembered_are_computed(monkeypatch: pytest.M
     assert computed == ["q", "a", "b", "c", "a"]
     # A row of a larger array would keep all of it in memory.
     assert all(vector.base is None for vector in model.remembered.vectors.values())
+
+
+def test_a_text_whose_header_changed_is_embedded_anew():
+    text = "It was painted white."
+    model = MiniLMReranker()
+    for header in ("Skarrow Light", "Rye bread", "Skarrow Light"):
+        document = f"{header}\n\n{text}"
+        assert model.rerank(QUESTION, [document]) == MiniLMReranker().rerank(QUESTION, [document])

@@ -1,18 +1,25 @@
 """The order of text units by a reranker, alone and fused with the order of the search."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
 
 from pipeline.query.search.reranking import (
     FUSED_FIRST,
+    LONGEST_HEADER,
     count_candidates,
     fuse_orders,
     rerank_chunks,
+    text_to_rank,
 )
 from pipeline.stores.records import Passage
 
 
-def passage(id: str) -> Passage:
-    return Passage(id, "d", "d.txt", "D", 0, 1, 1, id, None, 0.0)
+def passage(id: str, content: str = "", **names: str) -> Passage:
+    """Return a passage without title or header; its content is its id by default."""
+    made = Passage(id, "d", "d.txt", "", 0, 1, 1, content or id, None, 0.0)
+    return replace(made, **names)
 
 
 class Scores:
@@ -63,3 +70,30 @@ def test_fused_text_units_behind_the_first_twenty_stay_and_are_not_scored():
     assert [chunk.id for chunk in reranked[FUSED_FIRST:]] == ids[FUSED_FIRST:]
     assert sorted(chunk.id for chunk in reranked) == ids
     assert notes == ()
+
+
+def test_a_text_is_ranked_with_the_header_with_which_it_is_searched():
+    named = passage("a", "It is white.", header="Skarrow Light\nthe Tower", title="Skarrow Light")
+    scores = {"Skarrow Light\nthe Tower\n\nIt is white.": 2.0, "It is grey.": 1.0}
+    reranked, _ = rerank_chunks([passage("b", "It is grey."), named], "q", Scores(**scores))
+    assert [chunk.id for chunk in reranked] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [
+        ({"title": "Manual", "heading": "Setup > Linux"}, "Manual > Setup > Linux\n\nApt is used."),
+        ({"title": "Apt", "heading": "Linux"}, "Linux\n\nApt is used."),
+        ({"title": "d.txt#12", "source": "in/d.txt#12"}, "Apt is used."),
+        ({}, "Apt is used."),
+    ],
+)
+def test_without_a_header_it_is_title_and_headings_that_the_text_does_not_begin_with(
+    names: dict[str, str], read: str
+):
+    assert text_to_rank(passage("a", "Apt is used.", **names)) == read
+
+
+def test_a_long_header_leaves_room_for_the_text_and_is_cut():
+    read = text_to_rank(passage("a", "Apt is used.", header="x" * 1_000))
+    assert read == f"{'x' * LONGEST_HEADER}\n\nApt is used."
