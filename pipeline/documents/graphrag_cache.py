@@ -259,6 +259,15 @@ def _explain_unowned_cache(folder: Path) -> str:
     return ""
 
 
+def count_replies(folder: Path) -> int:
+    """Return the number of files with replies about passages beside the tables in this folder."""
+    for one in (folder, folder.parent):
+        replies = one / CACHE / STEP
+        if replies.is_dir():
+            return _count_files(replies)
+    return 0
+
+
 def _find_project(folder: Path) -> Path | None:
     """Return the project of GraphRAG that this is, or that has this folder of tables.
 

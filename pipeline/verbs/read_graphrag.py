@@ -31,6 +31,7 @@ from pipeline.documents.graphrag import (
     text_of,
     texts_of,
 )
+from pipeline.documents.graphrag_cache import CACHE, STEP, count_replies
 from pipeline.documents.graphrag_communities import read_claims, read_communities, read_reports
 from pipeline.documents.graphrag_tables import (
     Row,
@@ -38,8 +39,9 @@ from pipeline.documents.graphrag_tables import (
     list_other_files,
     read_graphrag_tables,
 )
+from pipeline.errors import counted
 from pipeline.models.base import Tokenizer
-from pipeline.text.ids import clean_name, entity_id, relationship_id
+from pipeline.text.ids import clean_name, digest, entity_id, relationship_id
 
 UNKNOWN = "UNKNOWN"
 
@@ -53,8 +55,11 @@ class GraphragParams(Params):
 
 
 def folder_digest(params: GraphragParams) -> str:
-    """Return a digest of the tables; it changes when one of them does."""
-    return graphrag_digest(Path(params.path))
+    """Return a digest of the tables, and of the number of replies, which an import tells."""
+    folder = Path(params.path)
+    tables, replies = graphrag_digest(folder), count_replies(folder)
+    # Without replies it is that of the tables alone, so that no earlier run has another one.
+    return digest(tables, str(replies)) if replies else tables
 
 
 @dataclass
@@ -124,6 +129,10 @@ def read_graphrag(params: GraphragParams, tokenizer: Tokenizer) -> tuple[pd.Data
     claims = read_claims(tables["covariates"], known_units, rejects)
     for name, content in list_other_files(folder):
         rejects.add_file(name, content)
+    replies = count_replies(folder)
+    if replies:
+        content = f"{counted(replies, 'file')}, not read: workflow graphrag_cache takes replies"
+        rejects.add_file(f"{CACHE}/{STEP}", content)
     mentions = [(id, unit, 1) for id, entity in entities.items() for unit in entity.units]
     entity_rows = [_entity_row(id, entity) for id, entity in entities.items()]
     relationship_rows = [

@@ -208,6 +208,18 @@ def test_a_document_that_lacks_text_units_is_told(tmp_path: Path):
     ]
 
 
+def test_replies_beside_the_tables_are_told(tmp_path: Path):
+    folder = write(tmp_path / "output", version_3())
+    before = folder_digest(GraphragParams(path=str(folder)))
+    assert ("cache/extract_graph", "row", "not_imported") not in reasons(read(folder))
+    replies = tmp_path / "cache" / "extract_graph"
+    replies.mkdir(parents=True)
+    (replies / "one_v4").touch()
+    for path in (folder, tmp_path):
+        assert ("cache/extract_graph", "row", "not_imported") in reasons(read(path))
+        assert folder_digest(GraphragParams(path=str(path))) != before
+
+
 def test_tables_of_an_earlier_run_are_not_mixed_with_newer_ones(tmp_path: Path):
     tables = version_3()
     del tables["covariates"]
