@@ -1,7 +1,7 @@
 """Graphs to load into a store, and what the reads of a graph store must return, in plain Python."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import pandas as pd
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live, Store
+from pipeline.stores.postgres.database import field_names
 from pipeline.stores.reads import GraphStore
 from pipeline.stores.records import Entity, Link, Relationship, SharedUnit
 from pipeline.text.ids import digest, entity_id, relationship_id
@@ -74,19 +75,28 @@ def node(
     return (entity_id(name), name, type, description or f"about {name}", list(units), 1)
 
 
-def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0) -> tuple:
+def edge(
+    source: str,
+    target: str,
+    type: str = "KNOWS",
+    weight: float = 1.0,
+    *,
+    description: str = "",
+    keywords: Sequence[str] | None = None,
+    units: Sequence[str] = ("c1",),
+) -> tuple:
+    """Return a row of EDGE_COLUMNS."""
     ends = entity_id(source), entity_id(target)
-    link = f"{source} and {target}"
     return (
         relationship_id(*ends),
         *ends,
         source,
         target,
-        link,
+        description or f"{source} and {target}",
         weight,
         type,
-        [type.lower()],
-        ["c1"],
+        [type.lower()] if keywords is None else list(keywords),
+        list(units),
     )
 
 
@@ -115,13 +125,14 @@ def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int =
         for name in kept
     ]
     edges = [
-        (
-            *edge(source, target)[:5],
-            f"{source} {detail.choice(['met', 'saw'])} {target}",
-            float(detail.randint(1, 3)),
-            detail.choice(["MET", "SAW", "RELATED"]),
-            detail.sample(["met", "saw", "heard"], detail.randint(0, 3)),
-            detail.sample(units, detail.randint(1, 3)),
+        edge(
+            source,
+            target,
+            description=f"{source} {detail.choice(['met', 'saw'])} {target}",
+            weight=float(detail.randint(1, 3)),
+            type=detail.choice(["MET", "SAW", "RELATED"]),
+            keywords=detail.sample(["met", "saw", "heard"], detail.randint(0, 3)),
+            units=detail.sample(units, detail.randint(1, 3)),
         )
         for source, target in pairs
         if source in kept and target in kept and detail.random() < 0.8
@@ -140,17 +151,15 @@ def expected_entities(graph: Graph, ids: Sequence[str]) -> list[Entity]:
 
 
 def expected_relationships(graph: Graph, ids: Sequence[str]) -> list[Relationship]:
-    rows = {row[0]: row for row in _relationship_rows(graph)}
-    return [Relationship(*rows[id]) for id in ids if id in rows]
+    links = {link.id: link for link in _all_relationships(graph)}
+    return [links[id] for id in ids if id in links]
 
 
 def expected_relationships_of(
     graph: Graph, entity_ids: Sequence[str], limit: int
 ) -> list[Relationship]:
-    asked = set(entity_ids)
-    rows = [row for row in _relationship_rows(graph) if row[1] in asked or row[2] in asked]
-    rows.sort(key=lambda row: (-row[8], -row[7], row[0]))
-    return [Relationship(*row) for row in rows[:limit]]
+    links = _touching(graph, set(entity_ids))
+    return sorted(links, key=lambda link: (-link.rank, -link.weight, link.id))[:limit]
 
 
 def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> list[SharedUnit]:
@@ -170,19 +179,25 @@ def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> list[Share
 def expected_links(graph: Graph, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
     degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
     few = {id for id in entity_ids if id in degrees and degrees[id] <= most}
-    rows = [row for row in _relationship_rows(graph) if row[1] in few or row[2] in few]
-    rows.sort(key=lambda row: (row[8], row[0]))
-    return [Link(*row[:3]) for row in rows[:limit]]
+    links = sorted(_touching(graph, few), key=lambda link: (link.rank, link.id))
+    return [Link(link.id, link.source_entity_id, link.target_entity_id) for link in links[:limit]]
 
 
-def _relationship_rows(graph: Graph) -> list[tuple]:
-    degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
+def _touching(graph: Graph, ids: Collection[str]) -> list[Relationship]:
+    """Return the relationships that start or end at one of the entities."""
     return [
-        (
-            row.id, row.source_entity_id, row.target_entity_id, row.source, row.target,
-            row.description,
-            row.keywords, row.weight, degrees[row.source_entity_id] + degrees[row.target_entity_id],
-            row.source_id,
-        )
-        for row in graph.edges.itertuples()
-    ]  # fmt: skip
+        link
+        for link in _all_relationships(graph)
+        if link.source_entity_id in ids or link.target_entity_id in ids
+    ]
+
+
+def _all_relationships(graph: Graph) -> list[Relationship]:
+    """Return all edges as records, which take the columns of their fields' names."""
+    degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
+    links = []
+    for row in graph.edges.to_dict("records"):
+        rank = degrees[row["source_entity_id"]] + degrees[row["target_entity_id"]]
+        values = {**row, "rank": rank, "text_unit_ids": row["source_id"]}
+        links.append(Relationship(**{name: values[name] for name in field_names(Relationship)}))
+    return links

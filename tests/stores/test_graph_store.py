@@ -168,13 +168,16 @@ def test_hostile_names_are_kept_literally(open_graph: OpenGraph):
         for name, text in zip(names, texts, strict=True)
     ]
     edges = [
-        (
-            relationship_id(entity_id(source), entity_id(target)), entity_id(source),
-            entity_id(target),
-            source, target, text, 1.0, type_name(source, "RELATED"), [source, target], [source],
+        edge(
+            source,
+            target,
+            type_name(source, "RELATED"),
+            description=text,
+            keywords=[source, target],
+            units=[source],
         )
         for source, target, text in zip(names, names[1:] + names[:1], texts, strict=True)
-    ]  # fmt: skip
+    ]
     hostile = graph(nodes, edges)
     bystander = open_graph("-bystander")
     bystander.load(random_graph(0))
