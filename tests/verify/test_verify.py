@@ -21,9 +21,10 @@ from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 from pipeline.snapshots.tables import TableStore
 from pipeline.stores.base import Live
 from pipeline.stores.list_columns import to_arrow
-from pipeline.stores.postgres.schema import KEYS, TABLES
+from pipeline.stores.postgres.schema import CONSTANT_COLUMNS, TABLES
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.text.ids import document_id, entity_id
+from pipeline.verify.references import Dangling
 from pipeline.verify.table_check import Difference
 from pipeline.verify.verify import Verification, verify
 from tests.load.tables import SCHEMAS, corpus, save
@@ -419,6 +420,14 @@ def test_stores_that_show_different_versions_are_reported(
     assert problems[1].startswith("stores: they show different versions (postgres ")
 
 
+def test_the_advice_names_a_command_also_where_no_load_repairs_what_differs():
+    dangling = (Dangling("snapshots", "mentions", "entity_id", "entities", 1, ()),)
+    found = Verification("index", "1", False, (), (), dangling, "graphmill load index")
+    assert not found.agrees
+    assert found.repair == ""
+    assert found.advice.endswith("write them again: graphmill run index --force merge_graphs")
+
+
 def test_a_load_during_the_verification_is_reported(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
@@ -464,7 +473,7 @@ def test_rows_come_back_as_they_were_written_bit_for_bit(
             rows["row_hash"].tolist() == rows["content_hash"].tolist() == hashed_again.tolist()
         ), table
         assert set(rows.columns) == {column.name for column in TABLES[table].columns} - set(
-            KEYS
+            CONSTANT_COLUMNS
         ) | {"content_hash"}
     vectors = to_arrow(pd.concat(store.rows("chunks"))["embedding"])
     assert (vectors.type.value_type, len(vectors[0])) == (pa.float32(), 300)
