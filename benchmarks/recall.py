@@ -26,7 +26,7 @@ from harness import command, print_table
 
 from benchmarks.bm25 import rankings
 from benchmarks.made_set import QUESTIONS_FILE, UNANSWERABLE_FILE, read_lines, write_set
-from benchmarks.sets import SETS, made_set
+from benchmarks.sets import SEED, SETS, made_set
 from pipeline.evaluation.compare import paired_bootstrap
 from pipeline.evaluation.questions import Passage, compute_metrics, rank_gold
 from pipeline.project import Project
@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", choices=[*SETS, []], metavar="SET", help=", ".join(SETS))
     parser.add_argument("--modes", nargs="+", default=list(MODES))
     parser.add_argument("--embedding", default="", help="the name of a local embedding model")
+    parser.add_argument("--seed", type=int, default=SEED, help="another makes other questions")
     parser.add_argument("--output", type=Path, help="a folder for the JSON of each set")
     parser.add_argument("--compare", type=Path, nargs=2, metavar="FOLDER")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -60,7 +61,7 @@ def main() -> None:
     else:
         rows = []
         for name in options.sets or SETS:
-            evaluation = evaluate_set(name, options.modes, options.embedding)
+            evaluation = evaluate_set(name, options.modes, options.embedding, options.seed)
             if options.output:
                 options.output.mkdir(parents=True, exist_ok=True)
                 _write_json(options.output / f"{name}.json", evaluation)
@@ -70,14 +71,16 @@ def main() -> None:
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 
-def evaluate_set(name: str, modes: Sequence[str] = MODES, embedding: str = "") -> dict[str, Any]:
+def evaluate_set(
+    name: str, modes: Sequence[str] = MODES, embedding: str = "", seed: int = SEED
+) -> dict[str, Any]:
     """Build a project of the set in a temporary folder; return its evaluation, with BM25.
 
     ``embedding``: the name of a local embedding model, or "" for the builtin one.
     """
     with tempfile.TemporaryDirectory(prefix="graphmill-recall-", ignore_cleanup_errors=True) as at:
         root = Path(at)
-        made = made_set(name)
+        made = made_set(name, seed)
         init_project(root)
         write_set(made, root)
         if embedding:

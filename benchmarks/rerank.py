@@ -1,13 +1,15 @@
 """Recall with and without MiniLM as a reranker, by set and mode, with intervals.
 
     python benchmarks/rerank.py vault company german
+    python benchmarks/rerank.py vault --seeds 34 35 36 37
     python benchmarks/rerank.py 2wiki --folder FOLDER --last 600
     python benchmarks/rerank.py vault --project PROJECT
 
 The sets are those of benchmarks/sets.py, and 2wiki and hotpotqa of benchmarks/questions.py, whose
 published files are in FOLDER. The graphs are those of workflow `fast`, the embedding the builtin
 one; no chat model is asked. `--project` names a project with the set, already loaded. `--last N`
-asks the last N questions only. `--output` writes the scores of each question as JSON lines.
+asks the last N questions only; `--seeds` makes a set with each and counts all questions together.
+`--output` writes the scores of each question as JSON lines.
 
 Each question is searched once in each mode; MiniLM (extra `local`) then orders the first 20 text
 units. `fused` is what graphmill does in FUSED_MODES, `alone` what it does with `order: alone`, here
@@ -35,16 +37,23 @@ from harness import command, print_table
 
 from benchmarks.made_set import QUESTIONS_FILE, write_set
 from benchmarks.questions import hotpotqa, two_wiki, write_benchmark
-from benchmarks.sets import SETS, made_set
+from benchmarks.sets import SEED, SETS, made_set
 from pipeline.evaluation.compare import paired_bootstrap
 from pipeline.evaluation.evaluate import look_up_gold
+from pipeline.evaluation.questions import (
+    Kind,
+    Question,
+    compute_metrics,
+    rank_gold,
+    read_questions,
+)
 from pipeline.evaluation.questions import Passage as Found
-from pipeline.evaluation.questions import Question, compute_metrics, rank_gold, read_questions
 from pipeline.models.here.minilm_rerank import MiniLMReranker
 from pipeline.project import Project
 from pipeline.query.search.reranking import FUSED_FIRST, rerank_chunks
 from pipeline.query.search.versions import order_versions
 from pipeline.settings.init import init_project
+from pipeline.settings.query_fields import Mode
 from pipeline.stores.postgres.embedded import stop_embedded
 from pipeline.stores.records import Passage
 
@@ -76,19 +85,22 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=list(MODES))
     parser.add_argument("--folder", type=Path, help="of the published files")
     parser.add_argument("--project", type=Path, help="one that is loaded with the set")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[SEED], help="of a made set")
     parser.add_argument(
         "--last", type=int, default=0, help="the number of questions; all by default"
     )
     parser.add_argument("--output", type=Path, help="a folder for the scores")
     options = parser.parse_args()
-    if options.project and len(options.sets) > 1:
-        parser.error("--project: name one set, that of the project")
+    if options.project and (len(options.sets) > 1 or options.seeds != [SEED]):
+        parser.error("--project: name one set, that of the project, and no --seeds")
     if not options.project and not options.folder and set(options.sets) & set(PUBLISHED):
         parser.error(f"{' and '.join(PUBLISHED)} need --folder")
     rows: list[dict[str, Any]] = []
     for name in options.sets:
-        with _loaded(name, options.project, options.folder) as root:
-            measured = measure(root, options.modes, options.last)
+        measured = Measured()
+        for seed in options.seeds if name in SETS else [SEED]:
+            with _loaded(name, options.project, options.folder, seed) as root:
+                measure(measured, root, options.modes, options.last)
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
             lines = [json.dumps(line) + "\n" for line in measured.lines]
@@ -98,7 +110,7 @@ def main() -> None:
 
 
 @contextmanager
-def _loaded(name: str, project: Path | None, folder: Path | None) -> Iterator[Path]:
+def _loaded(name: str, project: Path | None, folder: Path | None, seed: int) -> Iterator[Path]:
     """Yield the folder of a loaded project with the set, in a temporary folder by default."""
     if project:
         yield project
@@ -107,7 +119,7 @@ def _loaded(name: str, project: Path | None, folder: Path | None) -> Iterator[Pa
         root = Path(at)
         init_project(root)
         if name in SETS:
-            write_set(made_set(name), root)
+            write_set(made_set(name, seed), root)
         else:
             assert folder
             write_benchmark(two_wiki(folder) if name == "2wiki" else hotpotqa(folder), root)
@@ -118,9 +130,8 @@ def _loaded(name: str, project: Path | None, folder: Path | None) -> Iterator[Pa
             stop_embedded(root / "data" / "postgres")
 
 
-def measure(root: Path, modes: Sequence[str], last: int = 0) -> Measured:
-    """Ask the questions of a loaded project in each mode, and order what each search finds."""
-    measured = Measured()
+def measure(measured: Measured, root: Path, modes: Sequence[Mode], last: int = 0) -> None:
+    """Ask the questions of a loaded project in each mode; add to ``measured`` what is found."""
     reranker = MiniLMReranker()
     with Project.open(root) as project:
         read = read_questions(root / QUESTIONS_FILE, by="type")
@@ -129,17 +140,18 @@ def measure(root: Path, modes: Sequence[str], last: int = 0) -> Measured:
             for question in gold.known:
                 passages = search(project, question.text, mode)
                 orders = _order(question, passages, reranker, mode, measured)
-                wanted = [(name.kind, gold.targets[name]) for name in question.gold]
+                wanted: list[tuple[Kind, frozenset[str]]] = [
+                    (name.kind, gold.targets[name]) for name in question.gold
+                ]
                 for order, chunks in orders.items():
                     shown = order_versions(chunks, question.text, project.settings.query.prefer)
                     found = [Found(chunk.id, chunk.document_id) for chunk in shown]
                     metrics = compute_metrics(rank_gold(wanted, found), KS)
                     measured.recall[mode, order].append([metrics[f"recall@{k}"] for k in KS])
                 measured.lines[-1]["gold"] = [(kind, sorted(ids)) for kind, ids in wanted]
-    return measured
 
 
-def search(project: Project, question: str, mode: str) -> list[Passage]:
+def search(project: Project, question: str, mode: Mode) -> list[Passage]:
     """Return the first text units that a mode finds, in its order.
 
     The question itself is both kinds of keywords, as in `graphmill eval`.
