@@ -65,6 +65,15 @@ def test_every_question_is_measured_in_every_mode(evaluation: Evaluation):
     assert (local["entity_tokens"] > 0).all()
 
 
+def test_as_many_passages_are_searched_for_as_the_greatest_k(project: ProjectFolder):
+    with project.open("query.chunk_top_k=10") as opened:
+        wide = opened.evaluate(QUESTIONS, MODES, ks=(1, 10)).to_json()
+    with project.open("query.chunk_top_k=1") as opened:
+        narrow = opened.evaluate(QUESTIONS, MODES, ks=(1, 10)).to_json()
+    assert narrow["setup"]["chunk_top_k"] == 10
+    assert narrow["modes"] == wide["modes"]
+
+
 def test_a_budget_is_as_large_as_was_asked_for_whatever_the_chat_model_reads(
     project: ProjectFolder,
 ):

@@ -18,6 +18,7 @@ from pipeline.query.search.walk.facts import FACTS, GraphFacts, find_best_paths,
 from pipeline.query.search.walk.pagerank import DAMPING, compute_pagerank
 from pipeline.query.search.walk.seeds import (
     FEW,
+    NAMED,
     OPENING,
     POOL,
     TARGETS,
@@ -25,6 +26,7 @@ from pipeline.query.search.walk.seeds import (
     find_named_entities,
     find_steps,
     find_sure_first,
+    is_all_that_is_asked,
     score_named_passages,
     score_passages,
 )
@@ -70,7 +72,8 @@ def graph_search(
     lexical = vectors.lexical(question, POOL)
 
     restart = score_passages(lexical.hits, nearest_passages)
-    _add_mass(restart, score_named_passages(named, openings))
+    about_names = score_named_passages(question, named, openings)
+    _add_mass(restart, about_names)
     start_facts = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked_ids(restart, restart)[:SEEDS]
     passages = [*seeds, *_first_passages(start_facts), *_first_passages(path_facts)]
@@ -87,6 +90,10 @@ def graph_search(
     edges = [*steps.edges, *links]
     mass = compute_pagerank(edges, restart, DAMPING)
     first = find_sure_first(lexical.hits, nearest_passages)
+    asks_for_name = any(is_all_that_is_asked(entity.name, question) for entity in named)
+    if asks_for_name and max(about_names.values(), default=0.0) >= NAMED:
+        # The first by words may only repeat the name that another passage is about.
+        first = []
     return _evidence(mass, first, facts, steps, top_k, chunk_top_k, graph)
 
 

@@ -68,8 +68,12 @@ of the best passage by vector; the best by words has 1."""
 BY_FAR = 1.2
 """Least ratio of the first to the second score by words for a first place that is certain."""
 NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
-"""Scores of a passage about a name of the question, of several words or of one; the best passage
-by words has 1."""
+"""Scores of a passage about a name of the question; the best passage by words has 1.
+
+NAMED: of a name of several words, or of one that is all that the question asks. A note whose title
+is this name may not have it in its text, while others repeat it. NAMED_BY_ONE_WORD: of any other
+name of one word.
+"""
 
 
 def list_possible_names(question: str) -> list[str]:
@@ -337,18 +341,27 @@ def find_named_entities(
 
 
 def score_named_passages(
-    named: Sequence[EntityMentions], openings: Mapping[str, Opening]
+    question: str, named: Sequence[EntityMentions], openings: Mapping[str, Opening]
 ) -> dict[str, float]:
     """Return passage id -> score for being about one of the named entities."""
     scores: dict[str, float] = {}
     for entity in named:
         n_words = len(match_key(entity.name).split())
-        most = NAMED if n_words > 1 else NAMED_BY_ONE_WORD
+        is_telling = n_words > 1 or is_all_that_is_asked(entity.name, question)
+        most = NAMED if is_telling else NAMED_BY_ONE_WORD
         for passage in entity.passages:
             if passage in openings:
                 score = most * rate_aboutness(entity.name, *openings[passage])
                 scores[passage] = max(score, scores.get(passage, 0.0))
     return scores
+
+
+def is_all_that_is_asked(name: str, question: str) -> bool:
+    """Return whether the question has no words but those of the name and stop words."""
+    spoken = match_key(question).split()
+    stop = stop_words(guess_language(spoken))
+    telling = [word for word in spoken if word.strip(_AROUND) not in stop]
+    return set(words(" ".join(telling))) <= set(words(name))
 
 
 def _relative_scores(hits: Hits, power: int) -> dict[str, float]:

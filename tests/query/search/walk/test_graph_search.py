@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,16 @@ from pipeline.stores.postgres.graph import PostgresGraph
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphStore, VectorStore
 from pipeline.text.ids import entity_id, relationship_id
-from tests.query.memory_stores import LETTERS, LetterEmbedding, MemoryStores, empty_village, letters
+from tests.query.memory_stores import (
+    LETTERS,
+    LetterEmbedding,
+    MemoryStores,
+    chunk,
+    empty_village,
+    entity,
+    letters,
+    village,
+)
 from tests.records import column
 from tests.stores.sources import tables_of
 
@@ -42,6 +51,39 @@ LINKS = [
     ("Cid Vane", "Bea Quill", "Cid Vane taught Bea Quill", ["c2"]),
     ("Cid Vane", "Dov Pell", "Cid Vane sued Dov Pell", ["c3"]),
 ]
+
+
+NOTE_ON_VARROW = (
+    "The mayor is elected in spring. People come for the garden, for the fair in the summer, and"
+    " for the old mill on the hill, which is open. Few come in winter. Varrow has no school."
+)
+TEXTS_ON_VARROW = ["In May Dov saw Varrow.", "Ada came to Varrow.", "Bea left Varrow for good."]
+
+
+def notes_on_varrow() -> MemoryStores:
+    """Return stores with a long note titled Varrow, and short ones that have the word."""
+    note = {**chunk("c0", NOTE_ON_VARROW, "doc-0"), "title": "Varrow"}
+    others = [chunk(f"c{n}", text, f"doc-{n}") for n, text in enumerate(TEXTS_ON_VARROW, start=1)]
+    mentioned = entity("Varrow", ["c0", *(other["id"] for other in others)])
+    return replace(
+        village(),
+        chunk_rows=pd.DataFrame([note, *others]),
+        entity_rows=pd.DataFrame([{**mentioned, "id": entity_id("Varrow")}]),
+        relationship_rows=village().relationship_rows[:0],
+    )
+
+
+@pytest.mark.parametrize("question", ["Varrow", "varrow?", "What is Varrow?"])
+def test_the_note_on_the_only_name_of_a_question_comes_first(question: str):
+    stores = notes_on_varrow()
+    found = search(Stores(stores, stores), question)
+    assert next(iter(found.unit_lanes["graph"])) == "c0"
+
+
+def test_a_note_on_a_name_does_not_come_first_where_more_is_asked():
+    stores = notes_on_varrow()
+    found = search(Stores(stores, stores), "Who came to Varrow?")
+    assert next(iter(found.unit_lanes["graph"])) == "c2"
 
 
 @dataclass(frozen=True)
