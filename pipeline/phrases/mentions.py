@@ -14,7 +14,7 @@ from pipeline.phrases.names import Name, is_chinese, short_forms
 from pipeline.phrases.statements import statement
 from pipeline.phrases.titles import Gazetteer, title_aliases, title_name
 from pipeline.text.ids import match_key
-from pipeline.text.sentences import sentence_spans
+from pipeline.text.sentences import find_sentences
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LANGUAGE_SAMPLE = 1000
@@ -56,7 +56,7 @@ def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
     sentences: list[tuple[int, str]] = []
     chinese: dict[int, str] = {}
     caseless: dict[int, str] = {}
-    for span_start, span_end in cut_spans(sentence_spans(text), layout.cuts):
+    for span_start, span_end in cut_spans(find_sentences(text), layout.cuts):
         start, end = _strip_span(text, span_start, span_end)
         if start == end:
             continue

@@ -13,7 +13,7 @@ from pipeline.query.marks import inert
 from pipeline.query.search.versions import find_newer, find_preferred
 from pipeline.stores.records import Passage, Relationship
 from pipeline.text.ids import words
-from pipeline.text.sentences import sentence_spans
+from pipeline.text.sentences import find_sentences
 
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 BEST = "Most likely: "
@@ -234,7 +234,7 @@ def _list_sentences(text: str) -> list[str]:
     for block in _join_lines(text):
         is_marked = block.lstrip().startswith(("#", "|", "```", "~~~"))
         if not is_marked and not _is_plain_heading(block):
-            sentences += [block[start:end].strip() for start, end in sentence_spans(block)]
+            sentences += [block[start:end].strip() for start, end in find_sentences(block)]
     return sentences
 
 

@@ -4,7 +4,7 @@ by the sentences that name both ends."""
 from collections.abc import Iterable, Sequence
 
 from pipeline.stores.records import Passage, Relationship
-from pipeline.text.sentences import sentence_spans
+from pipeline.text.sentences import find_sentences
 
 SHORTEST_REPEATED = 15
 """Characters of the shortest sentence that counts as repeated; a shorter one may stand anywhere."""
@@ -43,7 +43,7 @@ def _is_repeated(description: str, shown: str) -> bool:
         return False
     sentences: list[str] = []
     for line in description.splitlines():
-        for start, end in sentence_spans(line):
+        for start, end in find_sentences(line):
             sentence = " ".join(line[start:end].split())
             if sentence:
                 sentences.append(sentence)

@@ -10,7 +10,7 @@ from pipeline.phrases.known_names import LinkNames, find_link_names, links_may_d
 from pipeline.phrases.links import LINK_KEYWORD, find_links
 from pipeline.text.clip import clip
 from pipeline.text.ids import match_key
-from pipeline.text.sentences import sentence_spans
+from pipeline.text.sentences import find_sentences
 from pipeline.verbs.add_tables import unite
 
 LINK_COLUMNS = {
@@ -66,7 +66,7 @@ def add_links(
 def _describe_links(text: str, own_name: str, known: LinkNames) -> Iterator[tuple[str, str]]:
     """Yield for each entity that the text links to its name, and the first sentence with a link."""
     seen = {match_key(own_name)}
-    for start, end in sentence_spans(text):
+    for start, end in find_sentences(text):
         sentence = text[start:end]
         for link in find_links(sentence):
             target = link.follow(known.targets)

@@ -16,7 +16,14 @@ from pipeline.contract.schemas import DOCUMENTS, TEXT_UNITS
 from pipeline.documents.headings import HeadingPaths
 from pipeline.models.base import Tokenizer
 from pipeline.text.ids import text_unit_id
-from pipeline.text.sentences import Count, Piece, Rank, fitting_end, fitting_start, sentence_pieces
+from pipeline.text.pieces import (
+    Count,
+    Piece,
+    Rank,
+    cut_into_pieces,
+    find_fitting_end,
+    find_fitting_start,
+)
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 
 Span = tuple[int, int]
@@ -120,7 +127,7 @@ def _unit_spans(text: str, params: ChunkParams, count: Count) -> Iterator[Span]:
     if params.strategy == "tokens":
         spans = _slide_window(text, params.size, params.overlap_tokens, count)
     else:
-        pieces = sentence_pieces(text, params.size, count)
+        pieces = cut_into_pieces(text, params.size, count)
         totals = [0, *accumulate(piece.n_tokens for piece in pieces)]
         sentences = _Sentences(text, pieces, totals, params.size, count)
         if params.strategy == "sentence":
@@ -138,13 +145,13 @@ def _slide_window(text: str, size: int, overlap: int, count: Count) -> Iterator[
     start = 0
     covered = 0
     while covered < len(text):
-        end = fitting_end(text, start, len(text), size, count)
+        end = find_fitting_end(text, start, len(text), size, count)
         if end <= covered:
             # The overlap fills the whole window: this one does without an overlap.
             start = covered
             continue
         yield start, end
-        start = fitting_start(text, start, end, overlap, count)
+        start = find_fitting_start(text, start, end, overlap, count)
         covered = end
 
 

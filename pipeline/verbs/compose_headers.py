@@ -17,7 +17,7 @@ from pipeline.contract.schemas import (
 )
 from pipeline.documents.headings import BETWEEN, leave_out_repeated
 from pipeline.models.base import Tokenizer
-from pipeline.text.sentences import Count, fitting_end
+from pipeline.text.pieces import Count, find_fitting_end
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 
 DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
@@ -137,4 +137,4 @@ def _fit(names: list[str], facts: list[str], max_tokens: int, count: Count) -> s
             # The title stays, and the heading next to the text.
             names = [names[0], *names[2:]]
         else:
-            return header[: fitting_end(header, 0, len(header), max_tokens, count)].strip()
+            return header[: find_fitting_end(header, 0, len(header), max_tokens, count)].strip()

@@ -24,7 +24,7 @@ from pipeline.models.parse.graph import (
 )
 from pipeline.models.parse.records import Item
 from pipeline.text.headers import text_with_header
-from pipeline.text.sentences import halves
+from pipeline.text.sentences import split_in_two
 
 REPAIR: Message = {
     "role": "user",
@@ -196,7 +196,7 @@ def _ask_in_halves(
     records are kept; only a text without any is rejected as a row.
     """
     first = _read_whole_records(reply, questions)
-    parts = halves(text)
+    parts = split_in_two(text)
     requests = []
     if len(parts) > 1:
         requests = [questions.ask(asked.row_id, part, mends=asked) for part in parts]

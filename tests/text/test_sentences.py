@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.sentences import ends_paragraph, sentence_spans
+from pipeline.text.sentences import ends_paragraph, find_sentences, split_in_two
 
 TEXTS = st.text(st.sampled_from(list("ab MrI1.!?…。！？；\"'”)」\n\r\t é中文👩‍💻")), max_size=200)
 
 
 def sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentence_spans(text)]
+    return [text[start:end] for start, end in find_sentences(text)]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_text_is_split_at_the_ends_of_its_sentences(text: str, expected: list[
 
 @given(TEXTS | st.text())
 def test_spans_cover_the_text_in_order(text: str) -> None:
-    spans = sentence_spans(text)
+    spans = find_sentences(text)
     assert "".join(text[start:end] for start, end in spans) == text
     assert all(start < end for start, end in spans)
     assert all(text[start:end].strip() for start, end in spans) or len(spans) == 1
@@ -55,7 +55,7 @@ def test_spans_cover_the_text_in_order(text: str) -> None:
 
 def test_a_paragraph_ends_at_a_blank_line_and_at_the_end() -> None:
     text = "One. Two.\n\nThree.\nFour."
-    assert [ends_paragraph(text, end) for _, end in sentence_spans(text)] == [
+    assert [ends_paragraph(text, end) for _, end in find_sentences(text)] == [
         False,
         True,
         False,
@@ -63,9 +63,22 @@ def test_a_paragraph_ends_at_a_blank_line_and_at_the_end() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("One. Two. Three.", ["One. Two. ", "Three."]),
+        ("abc def", ["abc ", "def"]),
+        ("   abc def", ["   abc ", "def"]),
+        ("abc   ", ["abc   "]),
+    ],
+)
+def test_a_text_is_divided_between_sentences_or_between_words(text: str, parts: list[str]) -> None:
+    assert split_in_two(text) == parts
+
+
 @pytest.mark.parametrize("piece", ["a", ".", " ", "\n", ".)", "Mr. ", "1. ", "…", "a\n ", '."'])
 def test_time_is_linear_on_one_long_line(piece: str) -> None:
     text = piece * (500_000 // len(piece))
     started = time.perf_counter()
-    sentence_spans(text)
+    find_sentences(text)
     assert time.perf_counter() - started < 5

@@ -11,7 +11,7 @@ from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.contract.schemas import COVARIATES, REJECTS
 from pipeline.models.base import ChatReply
 from pipeline.text.ids import entity_id
-from pipeline.text.sentences import halves
+from pipeline.text.sentences import split_in_two
 from pipeline.verbs.extract_claims import ClaimParams, extract_claims
 from tests.verbs.test_extract_graph import TWO, ScriptedChat, text_units
 
@@ -113,7 +113,7 @@ def test_an_unreadable_reply_is_asked_for_once_more():
 
 def test_a_reply_that_was_cut_off_is_asked_for_in_halves():
     cut = ChatReply(FINED[:30], finish_reason="length")
-    first, second = halves(TWO)
+    first, second = split_in_two(TWO)
     claims, rejects, _ = run({TWO: [cut], first: [FINED], second: [ALLEGED]}, text_units(TWO))
     assert sorted(claims["subject"]) == ["Ivo Brand", "Orla Mill"]
     assert rejects[["kind", "reason"]].to_numpy().tolist() == [["recovered", "truncated"]]

@@ -8,7 +8,7 @@ import pytest
 from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNIT_HEADERS, TEXT_UNITS
 from pipeline.models.base import ChatReply, one_question
-from pipeline.text.sentences import halves
+from pipeline.text.sentences import split_in_two
 from pipeline.verbs.extract_graph import (
     ExtractParams,
     extract_graph,
@@ -212,7 +212,7 @@ def test_a_gleaning_that_was_cut_keeps_its_whole_records_and_is_the_last(reply):
 
 @pytest.mark.parametrize("finish_reason", ["length", "stop"])
 def test_a_cut_off_reply_is_asked_for_in_two_halves_of_the_text(finish_reason):
-    left, right = halves(TWO)
+    left, right = split_in_two(TWO)
     cut = ChatReply(CUT.text, finish_reason=finish_reason)
     replies = {TWO: [cut], left: [f"{MILL}##{RUNS}"], right: [f"{MILL}##{IVO}"]}
     extractions, rejects, chat = run(replies, text_units(TWO), gleanings=2)
@@ -238,7 +238,7 @@ BAD_HALVES = [
 def test_where_a_half_fails_too_all_whole_records_are_kept_and_the_text_is_cut(half, reason, bad):
     replies = {
         TWO: [CUT],
-        **{part: [half if i == bad else MILL] for i, part in enumerate(halves(TWO))},
+        **{part: [half if i == bad else MILL] for i, part in enumerate(split_in_two(TWO))},
     }
     extractions, rejects, chat = run(replies, text_units(TWO))
     assert names(extractions) == ["Ivo Brand", "Orla Mill"]
@@ -249,7 +249,7 @@ def test_where_a_half_fails_too_all_whole_records_are_kept_and_the_text_is_cut(h
 
 
 def test_halves_that_are_cut_too_add_their_whole_records():
-    left, right = halves(TWO)
+    left, right = split_in_two(TWO)
     replies = {
         TWO: [CUT],
         left: [f'{MILL}##("entity"<|>Or'],
@@ -265,7 +265,7 @@ def test_halves_that_are_cut_too_add_their_whole_records():
     "half", [CUT_IN_ITS_FIRST_RECORD, "prose", ChatReply("", reason="timeout")]
 )
 def test_a_text_without_any_whole_record_is_rejected_whole(half):
-    replies = {TWO: [CUT_IN_ITS_FIRST_RECORD], **{part: [half] for part in halves(TWO)}}
+    replies = {TWO: [CUT_IN_ITS_FIRST_RECORD], **{part: [half] for part in split_in_two(TWO)}}
     extractions, rejects, chat = run(replies, text_units(TWO))
     assert extractions.empty
     assert rejects["kind"].tolist() == ["row"]
@@ -273,7 +273,7 @@ def test_a_text_without_any_whole_record_is_rejected_whole(half):
 
 
 def test_a_rejected_text_has_the_reason_of_the_half_that_another_try_may_mend():
-    left, right = halves(TWO)
+    left, right = split_in_two(TWO)
     late = ChatReply("", reason="timeout", message="no answer within 5 s")
     replies = {TWO: [CUT_IN_ITS_FIRST_RECORD], left: [CUT_IN_ITS_FIRST_RECORD], right: [late]}
     _, rejects, _ = run(replies, text_units(TWO))
@@ -297,7 +297,7 @@ def test_a_cut_text_that_cannot_be_divided_keeps_its_whole_records_without_a_fur
 
 
 def test_a_prompt_that_is_too_long_is_asked_about_in_two_halves_of_the_text():
-    left, right = halves(TWO)
+    left, right = split_in_two(TWO)
     replies = {TWO: [ChatReply("", reason="too_long", message="400")], left: [MILL], right: [IVO]}
     extractions, rejects, _ = run(replies, text_units(TWO))
     assert names(extractions) == ["Orla Mill", "Ivo Brand"]
@@ -331,7 +331,7 @@ def test_a_whole_reply_without_the_end_mark_that_its_prompt_asks_for_is_told_and
 
 
 def test_a_bad_record_in_a_half_is_rejected_alone():
-    left, right = halves(TWO)
+    left, right = split_in_two(TWO)
     replies = {TWO: [CUT], left: [f'{IVO}##("claim"<|>z)'], right: [MILL]}
     extractions, rejects, _ = run(replies, text_units(TWO))
     assert names(extractions) == ["Ivo Brand", "Orla Mill"]
@@ -353,7 +353,7 @@ def test_an_unreadable_reply_is_repaired_once():
 
 
 def test_a_repair_that_is_cut_is_asked_for_in_two_halves_of_the_text():
-    left, right = halves(TWO)
+    left, right = split_in_two(TWO)
     replies = {TWO: ["A story.", CUT], left: [MILL], right: [IVO]}
     extractions, rejects, chat = run(replies, text_units(TWO), gleanings=2)
     assert names(extractions) == ["Ivo Brand", "Orla Mill"]
@@ -513,7 +513,7 @@ def test_a_name_that_stands_only_in_the_header_is_grounded():
 
 
 def test_both_halves_of_a_text_get_its_header():
-    first, second = halves(TWO)
+    first, second = split_in_two(TWO)
     replies = {
         f"Mills\n\n{TWO}": [CUT],
         f"Mills\n\n{first}": [f"{MILL}{NOTHING}"],

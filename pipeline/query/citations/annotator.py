@@ -255,7 +255,7 @@ class Annotator:
     def _find_statement(self) -> "_Words":
         """Return the sentence before a citation, or its words since the citation before it."""
         # This import loads a library that other questions do not need.
-        from pipeline.text.sentences import sentence_spans
+        from pipeline.text.sentences import find_sentences
 
         goes_on = self._last is not None and "\n" not in self._before
         lines = [line for line in self._before.split("\n") if _WORD.search(line)]
@@ -263,7 +263,7 @@ class Annotator:
             return self._last if self._last and goes_on and not self._cited_ahead else _Words("")
         signs = _LIST_SIGN.match(lines[-1])
         line = lines[-1][signs.end() :] if signs else lines[-1]
-        spans = [span for span in sentence_spans(line) if _WORD.search(line, *span)]
+        spans = [span for span in find_sentences(line) if _WORD.search(line, *span)]
         start, end = spans[-1] if spans else (0, len(line))
         is_first = start == 0 and len(lines) == 1
         said = _Words(

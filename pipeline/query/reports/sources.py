@@ -18,7 +18,7 @@ from pipeline.query.search.filtered import restrict_to_where
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage, Report
 from pipeline.text.ids import is_syllabic, match_key
-from pipeline.text.sentences import sentence_spans
+from pipeline.text.sentences import find_sentences
 
 MOST = 3
 """Most passages of a report."""
@@ -86,7 +86,7 @@ def _cited_sentences(line: str) -> Iterator[tuple[str, str]]:
     for citation in CITATION.finditer(line):
         between = line[end_of_last : citation.start()]
         # Between two citations of one sentence there is punctuation at most.
-        spans = sentence_spans(between) if between.strip(" .;,") else []
+        spans = find_sentences(between) if between.strip(" .;,") else []
         if spans:
             start, end = spans[-1]
             sentence = between[start:end]

@@ -17,7 +17,7 @@ from pipeline.models.cache.lookup import completion_key
 from pipeline.models.cache.replies import Completion, ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.purge.recorded_steps import Missing, SilentChat
-from pipeline.text.sentences import halves
+from pipeline.text.sentences import split_in_two
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.servers.openai_prefixes import PrefixCache
@@ -107,7 +107,7 @@ def test_the_first_half_of_a_text_in_the_prefix_cache_is_not_taken_for_cut(
     openai.prefix_cache, openai.reply = PrefixCache(), cut_reply_to_the_whole
     assert extract(chat, text) == {"u0": ("recovered", "truncated")}
     first_half = next(
-        one for one in openai.requests if one.messages[0]["content"].endswith(halves(text)[0])
+        one for one in openai.requests if one.messages[0]["content"].endswith(split_in_two(text)[0])
     )
     assert first_half.prompt_tokens < 20
     openai.forget()

@@ -13,7 +13,7 @@ from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.models.base import ChatReply, ChatRequest, Repeats, Talk
 from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.text.sentences import halves
+from pipeline.text.sentences import split_in_two
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.servers.openai_server import OpenAIServer, Reply
 
@@ -80,7 +80,7 @@ def test_a_recovered_row_is_served_without_a_call(chat: OpenAIChat, openai: Open
     found, became = extract(chat)
     assert became == {"long": "recovered", "odd": "recovered"}
     assert found["text_unit_id"].unique().tolist() == ["long", "odd", "sound"]
-    assert openai.count("chat") == 1 + (1 + len(halves(TEXTS["long"]))) + 2
+    assert openai.count("chat") == 1 + (1 + len(split_in_two(TEXTS["long"]))) + 2
     openai.forget()
     again, same = extract(chat)
     assert openai.requests == []

@@ -23,7 +23,7 @@ from pipeline.query.search.walk.pagerank import Edge
 from pipeline.stores.reads import Hits, Opening, VectorReads
 from pipeline.stores.records import EntityMentions
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words
-from pipeline.text.sentences import sentence_spans
+from pipeline.text.sentences import find_sentences
 
 LONGEST, MOST = 12, 2000
 """LONGEST: most words of a name (characters in Chinese and Japanese). MOST: most candidate names of
@@ -197,7 +197,7 @@ class SentenceWords:
 def read_sentences(text: str) -> list[SentenceWords]:
     """Return the match key and the words of each sentence of the text."""
     read: list[SentenceWords] = []
-    for start, end in sentence_spans(text):
+    for start, end in find_sentences(text):
         sentence = text[start:end]
         read.append(SentenceWords(match_key(sentence), frozenset(words(sentence))))
     return read
