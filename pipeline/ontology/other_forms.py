@@ -8,10 +8,10 @@ import yaml
 from pipeline.errors import SettingsError, UsageError
 from pipeline.files import write_text
 from pipeline.ontology.classes import read_classes
+from pipeline.ontology.rdf import PARSERS, read_rdf
 from pipeline.ontology.read import FILE, parse_ontology
-from pipeline.ontology.turtle import read_turtle
 
-RDF_SUFFIXES = (".ttl", ".owl", ".rdf", ".nt", ".n3", ".jsonld", ".xml")
+RDF_SUFFIXES = tuple(PARSERS)
 TEXT_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -53,7 +53,7 @@ def _convert(source: Path) -> tuple[str, tuple[str, ...]]:
     """Return the text of ontology.yaml for a file, and what was not understood of it."""
     suffix = source.suffix.lower()
     if suffix in RDF_SUFFIXES:
-        imported = read_turtle(source)
+        imported = read_rdf(source)
         return _write_yaml(imported.content), imported.not_understood
     if suffix == ".py":
         return _write_yaml(read_classes(source)), ()

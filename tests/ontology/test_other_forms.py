@@ -97,6 +97,40 @@ def test_turtle_of_a_reasoner_and_of_rdf_alone_is_understood(tmp_path: Path):
     assert {"colour label paint", "colour type DatatypeProperty"} <= set(not_understood)
 
 
+def test_what_the_file_cannot_say_is_listed_as_not_understood(tmp_path: Path):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    more = """\
+:Person rdfs:comment "Ein Mensch" .
+:tons rdfs:label "tons", "tonnage" ; rdfs:range xsd:date .
+"""
+    ontology, not_understood = imported(tmp_path, "ship.ttl", TURTLE + more)
+    person, ship = ontology.entity_types[1:]
+    assert person.description == "A human being"
+    # Values of two types are texts.
+    assert [(one.name, one.type) for one in ship.properties][1] == ("tons", "string")
+    assert set(not_understood) == {
+        "Captain disjointWith Ship",
+        "Person comment Ein Mensch",
+        "tons label tonnage",
+        "tons range date",
+        "tons range integer",
+    }
+
+
+@pytest.mark.parametrize("type", ["unsignedInt", "byte", "negativeInteger", "double"])
+def test_numbers_of_any_size_are_numbers(tmp_path: Path, type: str):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    ontology, _ = imported(tmp_path, "ship.ttl", TURTLE.replace("xsd:integer", f"xsd:{type}"))
+    tons = ontology.entity_types[2].properties[1]
+    assert (tons.name, tons.type) == ("tons", "number")
+
+
+def test_two_classes_of_one_name_are_refused(tmp_path: Path):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    with pytest.raises(SettingsError, match="Ship"):
+        imported(tmp_path, "ship.ttl", TURTLE + "<http://b.org/Ship> a owl:Class .")
+
+
 def test_a_file_that_is_no_turtle_is_refused_and_nothing_is_written(tmp_path: Path):
     pytest.importorskip("rdflib", reason="the extra ontology is not installed")
     with pytest.raises(SettingsError, match="no RDF"):
@@ -118,6 +152,21 @@ def test_a_context_that_stands_elsewhere_is_refused_and_not_fetched(
     pytest.importorskip("rdflib", reason="the extra ontology is not installed")
     with pytest.raises(SettingsError, match="nothing is fetched"):
         imported(tmp_path, "o.jsonld", json.dumps(content))
+
+
+# The parser of rdflib uses what rdflib will drop some day.
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
+def test_what_the_check_of_contexts_cannot_read_is_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    parsed: list[Any] = []
+    monkeypatch.setattr("rdflib.plugins.parsers.jsonld.source_to_json", parsed.append)
+    # Python reads no number of so many digits, other readers of JSON may.
+    content = f'{{"@context": "http://127.0.0.1:9/context.json", "n": {"1" * 5_000}}}'
+    with pytest.raises(SettingsError, match="no RDF"):
+        imported(tmp_path, "o.jsonld", content)
+    assert not parsed
 
 
 HARMLESS = '<!ENTITY q "http://example.org/?a=1&amp;b=2">'
