@@ -7,7 +7,7 @@ view's name after an @: the step ``merge_graphs@public`` writes the table
 ``index@public``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.contract.conditions import operators
@@ -29,6 +29,12 @@ def split_name(name: str) -> tuple[str, str]:
     """Return the name without its view, and the view: "" where it has none."""
     own, _, view = name.partition(MARK)
     return own, view
+
+
+def select_view(names: Iterable[str], view: str) -> set[str]:
+    """Return the names of a view's tables or steps, as the workflow has them without the view."""
+    suffix = in_view("", view)
+    return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
 
 
 def conditions_digest(where: Mapping[str, Any]) -> str:

@@ -1,21 +1,21 @@
-"""Removes a document and every trace of it: file, tables, history, cached replies, rows of the
+"""Remove a document and every trace of it: file, tables, history, cached replies, rows of the
 stores, remote files.
 
 No model is asked and no input is read. Replies that a model would have to give again are left to
 the next run (taken_out.py).
 
-Text that a surviving document also has stays. What a database server keeps in its files and logs is
+Text that another document also has is kept. What a database server keeps in its files and logs is
 out of reach (docs/purge.md).
 """
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pipeline.contract.views import split_name
+from pipeline.contract.views import select_view, split_name
 from pipeline.engine.documents.deletions import DOCUMENTS, check_deletions, identities, without
 from pipeline.engine.documents.document_list import present_documents
 from pipeline.engine.documents.kept_documents import describe_source, name_of
@@ -33,7 +33,7 @@ from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import PurgeIntent, PurgeIntents
 from pipeline.purge.next_calls import NextCalls
 from pipeline.purge.purged import PurgedDocuments
-from pipeline.purge.taken_out import TakenOut, take_out
+from pipeline.purge.taken_out import TakenOut, foresee_tables, take_out
 from pipeline.purge.target import (
     PurgeTarget,
     Rows,
@@ -51,7 +51,6 @@ from pipeline.runs.audit import AuditLog
 from pipeline.runs.corrections import remove_documents
 from pipeline.runs.reports import clock_now
 from pipeline.runs.services import HASHES_FOLDER, Services
-from pipeline.snapshots.manifests import view_of
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import silent
 from pipeline.stores.loaded_workspaces import FILE as RECORD
@@ -71,8 +70,8 @@ class PurgeReport:
     - ``rows`` counts the rows of this document alone, by workflow and table, in the newest tables
       that had it.
     - ``workspaces`` counts the deleted rows, by workspace, store and table.
-    - ``forgotten`` counts the deleted cached replies and vectors; ``unowned`` those without a known
-      owner, which stay.
+    - ``forgotten`` counts the deleted cached replies and vectors; ``unowned`` the replies and
+      vectors without a known owner, which stay.
     - ``files`` counts the deleted snapshot files and records.
     - ``rebuilt`` is true if the embedded PostgreSQL was created again.
     - ``unreached`` names the places that may still hold the document, and why.
@@ -100,7 +99,10 @@ class PurgeReport:
         return {**asdict(self), "runs": [run.to_json() for run in self.runs]}
 
     def lines(self) -> list[str]:
-        """Return the report as lines of text; the last one counts what was found and deleted."""
+        """Return the report as lines of text, without ``notes`` and ``unreached``.
+
+        The last one counts what was found and deleted.
+        """
         lines: list[str] = []
         for workflow, rows in self.rows.items():
             lines.append(f"{workflow}: {describe_rows(rows)} were its own")
@@ -111,25 +113,27 @@ class PurgeReport:
                 deleted += sum(rows_of_store.values())
         if self.rebuilt:
             lines.append("the embedded PostgreSQL was created again")
-        total = [
+        phrases = [
             "its file" if self.file else "no file",
             f"{total_of(self.rows)} of tables",
             f"{counted(deleted, 'row')} of {counted(len(self.workspaces), 'workspace')}",
-            counted(self.forgotten, "cached reply", "cached replies"),
+            counted(self.forgotten, "cached reply or vector", "cached replies and vectors"),
             counted(self.files, "snapshot file"),
         ]
-        return [*lines, f"{self.document}: deleted: {', '.join(total)}"]
+        return [*lines, f"{self.document}: deleted: {', '.join(phrases)}"]
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """The document to purge and everything that was looked up before, once nothing forbids the
-    purge."""
+    """A document that may be purged, and what was looked up to decide that.
+
+    ``intent`` is the note of a purge that was begun before, ``workflows`` are those with tables.
+    """
 
     target: PurgeTarget
     workflows: Sequence[str]
     found: WorkspaceSearch
-    intention: PurgeIntent | None
+    intent: PurgeIntent | None
 
 
 def purge(project: Services, document: str, abandons_batches: bool = True) -> PurgeReport:
@@ -141,20 +145,22 @@ def purge(project: Services, document: str, abandons_batches: bool = True) -> Pu
     places. Without ``abandons_batches``, batches at an endpoint go on: they may be another
     project's.
 
-    These errors are raised before anything is deleted:
+    These errors are raised before anything is deleted. All but the last two are raised before a
+    batch is abandoned too:
 
     - LockedError while a run is under way
     - UsageError for what is no document, a record that is still in its file, the last document, or
       a workspace that could not be loaded again
     - DeletionError if too many other documents are missing
-    - DataError if the list of purged documents has lost its key
-    - WaitingError while the endpoint is still cancelling a batch
     - StoreError if a database of the settings does not answer
+    - DataError if the list of purged documents has lost its key, or a table is missing or damaged
+    - WaitingError while the endpoint is still cancelling a batch
 
-    Errors of ``run`` are raised too, and StoreError if others read the cache all the time.
+    Errors of ``run`` are raised too, StoreError if others read the cache all the time, and
+    DataError if the new tables still have the document.
     """
     with project.runs.alone():
-        subject = _subject(project, document)
+        subject = _look_up_and_check(project, document)
         if abandons_batches:
             _abandon_batches(project)
         return _purge(project, subject)
@@ -163,70 +169,60 @@ def purge(project: Services, document: str, abandons_batches: bool = True) -> Pu
 def survey_document(project: Services, document: str) -> Survey:
     """Return what ``purge`` would find, and what the next run would have to ask.
 
-    Raises the errors of ``purge``.
+    Raises the errors that ``purge`` raises before it deletes anything, except WaitingError.
     """
     with project.runs.alone():
-        subject = _subject(project, document)
+        subject = _look_up_and_check(project, document)
         with temporary_folder("graphmill-purge-") as folder:
             tried = SnapshotStore(folder, beneath=project.snapshots)
             taken = [take_out(project, name, subject.target, tried) for name in subject.workflows]
+        # The calls follow from the requests without a reply; no table is read for them.
         asks = NextCalls.after(project, taken)
-        return survey(project, subject.target, subject.found, subject.intention is not None, asks)
+        was_begun = subject.intent is not None
+        return survey(project, subject.target, subject.found, was_begun, asks)
 
 
-def _subject(project: Services, document: str) -> _Subject:
+def _look_up_and_check(project: Services, document: str) -> _Subject:
+    """Look up everything the purge needs. Raises an error if something forbids the purge."""
     PurgedDocuments.of(project.root).require_key()
-    intentions = PurgeIntents(project.root)
-    begun = intentions.all()
-    broken_off = next((intention for intention in begun.values() if not intention.done_here), None)
+    intents = PurgeIntents(project.root)
+    begun = intents.all()
+    # Killed before the end. A purge that is done here waits only for workspaces elsewhere.
+    broken_off = next((intent for intent in begun.values() if not intent.done_here), None)
     found = workspaces.look(project, with_embedded=not _is_being_remade(broken_off))
-    target = read_target(
-        project,
-        document,
-        begun,
-        lambda name: workspaces.holds(project, found, PurgeTarget(name, None).names),
-    )
-    intentions.refuse_broken_off(but=target.source)
+
+    def is_in_a_workspace(name: str) -> bool:
+        without_file = PurgeTarget(name, path=None)
+        return workspaces.holds(project, found, without_file.matches)
+
+    target = read_target(project, document, begun, is_in_a_workspace)
+    intents.refuse_broken_off(but=target.source)
     workflows = workflows_with_tables(project)
     _refuse_the_last(project, target, workflows)
     _refuse_present(project, target, workflows)
     workspaces.refuse_lost(project, found)
-    left = workspaces.left_to_others(project, found, target.names)
+    _refuse_unloadable(project, workflows, found)
+    left = workspaces.left_to_others(project, found, target.matches)
     found = replace(found, unreached={**found.unreached, **left})
     return _Subject(target, workflows, found, begun.get(target.source))
 
 
-def _is_being_remade(intention: PurgeIntent | None) -> bool:
-    return intention is not None and intention.embedded is not None and not intention.remade
+def _is_being_remade(intent: PurgeIntent | None) -> bool:
+    """Return whether the embedded PostgreSQL has still to be created again."""
+    return intent is not None and intent.embedded is not None and not intent.remade
 
 
-def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
-    """Publish the tables without the document as those of the workflow, under a run id of their
-    own."""
-    run_id, began = project.runs.new_id(), clock_now()
-    manifest = taken.manifest
-    project.snapshots.publish(manifest, run_id)
-    emit(project.workflow(name), manifest, project.snapshots, project.output_folder / name)
-    has_rejects = any(step.rejects for step in taken.steps)
-    found = health(manifest.tables, project.snapshots, project.workflow(name))
-    report = RunReport(
-        run_id, name, "completed_with_rejects" if has_rejects else "completed", 0, taken.steps,
-        health=found, notes=taken.notes, ended=clock_now(), began=began,
-    )  # fmt: skip
-    project.runs.save(report)
-    return report
-
-
-def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> None:
-    """Raise UsageError, before anything is deleted, if a workspace could not be loaded again."""
-    shown = {held.live.workflow for held in subject.found.held}
+def _refuse_unloadable(project: Services, workflows: Sequence[str], found: WorkspaceSearch) -> None:
+    """Raise UsageError if the tables without the document would be too few to load a workspace."""
+    # The workflows whose tables some workspace shows now.
+    shown = {held.live.workflow for held in found.held}
     for workflow in sorted(shown):
         name, view = split_name(workflow)
-        if name not in taken:
+        if name not in workflows:
             continue
-        changed, manifest = taken[name].changed, taken[name].manifest
+        tables, changed = foresee_tables(project, name)
         try:
-            require_sources(view_of(manifest, view).tables if view else manifest.tables)
+            require_sources(select_view(tables, view) if view else tables)
         except UsageError as error:
             steps = ", ".join(changed) or "its steps"
             raise UsageError(
@@ -236,82 +232,66 @@ def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> No
 
 
 def _purge(project: Services, subject: _Subject) -> PurgeReport:
-    target, found, intentions = subject.target, subject.found, PurgeIntents(project.root)
+    """Delete the document.
+
+    The order lets the same call go on with a purge that was killed. Nothing is deleted before the
+    note of the purge. Each step then leaves the document out of what the next one reads: the
+    inputs and tables, what was made of the tables, at last the history. The note goes at the end.
+    """
+    target, found = subject.target, subject.found
+    # What a damaged cache lacks would count as missing in the new tables.
     project.cache.mend()
-    taken = {name: take_out(project, name, target, project.snapshots) for name in subject.workflows}
-    _refuse_unloadable(subject, taken)
-    intention = intentions.save(_begun(project, subject))
+    taken = _take_out_everywhere(project, subject)
+    intent = PurgeIntents(project.root).save(_make_intent(project, subject))
     # Older backups have the document: a restore purges it again by this note.
     hashed = PurgedDocuments.of(project.root).note(target.source)
-    uncorrected = remove_documents(project, _texts_of(project, subject))
-    if uncorrected:
+    removed_corrections = remove_documents(project, _texts_of(project, subject))
+    if removed_corrections:
         # The tables of corrections were made of the lines that are gone now.
-        taken = {name: take_out(project, name, target, project.snapshots) for name in taken}
-    shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
-    if target.path:
-        target.path.unlink(missing_ok=True)
+        taken = _take_out_everywhere(project, subject)
+    _delete_inputs(project, target)
     runs = [_publish(project, name, taken[name]) for name in subject.workflows]
     _require_gone(project, target, subject.workflows)
+    # A load would compare with the tables that have the document, and these will be deleted.
     LoadedVersions(project.snapshots).forget()
-    cleaned: dict[Workspace, Deleted] = {}
-    if intention.embedded is not None and not intention.remade:
-        cleaned |= workspaces.remake_embedded(project, intention.embedded, found)
-        finished = (*intention.cleaned, *cleaned)
-        intention = intentions.save(replace(intention, remade=True, cleaned=finished))
-    for workspace, counts in workspaces.clean(project, found, tuple(cleaned)):
-        cleaned[workspace] = counts
-        finished = dict.fromkeys((*intention.cleaned, workspace))
-        intention = intentions.save(replace(intention, cleaned=tuple(finished)))
-    for folder in sorted(project.output_folder.glob("*/")):
-        if folder.name not in subject.workflows:
-            withdraw(folder)
-    AuditLog(project.root / AUDIT).forget(target.names)
+    intent, deleted_rows = _clean_workspaces(project, found, intent)
+    _withdraw_exports(project, subject.workflows)
+    AuditLog(project.root / AUDIT).forget(target.matches)
     newest_run = max((run.run_id for run in runs), default="")
     history = forget_history(project, subject.workflows, newest_run)
-    unreached = dict(found.unreached)
-    for workspace in intention.cleaned:
-        unreached.pop(workspace, None)
-    if unreached or LoadedWorkspaces(project.root).damaged:
-        intentions.save(replace(intention, done_here=True))
-    else:
-        intentions.end(intention.document)
-    notes: list[str] = []
-    for name in subject.workflows:
-        notes += taken[name].notes
-    if uncorrected:
-        notes.append(
-            f"corrections.jsonl: {counted(len(uncorrected), 'correction')} named or quoted the"
-            f" document and went with it: {', '.join(uncorrected)}"
-        )
-    for workspace in found.unowned:
-        notes.append(
-            f"{workspace}: of an earlier version, for whom is not known; if it is this project's,"
-            f" 'graphmill load --set workspace={workspace.name}', then purge again"
-        )
+    unreached = _end_or_keep_note(project, found, intent)
     return PurgeReport(
         document=target.source,
         runs=tuple(runs),
         forgotten=history.replies,
         files=history.snapshots.total.files,
-        rebuilt=intention.embedded is not None,
+        rebuilt=intent.embedded is not None,
         unowned=history.unowned,
         file=target.path is not None,
-        rows=intention.rows,
-        workspaces={str(workspace): counts for workspace, counts in cleaned.items()},
+        rows=intent.rows,
+        workspaces={str(workspace): counts for workspace, counts in deleted_rows.items()},
         unreached=_describe_unreached(project, target, unreached, found.foreign),
-        notes=notes,
+        notes=_write_notes(taken.values(), removed_corrections, found.unowned),
         hashed=hashed,
     )
 
 
-def _begun(project: Services, subject: _Subject) -> PurgeIntent:
+def _take_out_everywhere(project: Services, subject: _Subject) -> dict[str, TakenOut]:
+    """Return the tables without the document of each workflow. They are written, not published."""
+    taken: dict[str, TakenOut] = {}
+    for name in subject.workflows:
+        taken[name] = take_out(project, name, subject.target, project.snapshots)
+    return taken
+
+
+def _make_intent(project: Services, subject: _Subject) -> PurgeIntent:
     """Return what a killed purge must remember: where the document was, and what the embedded
     PostgreSQL shows.
 
     If the document has come back since an earlier purge, workspaces that were cleaned then do not
     count as cleaned: it may have been loaded again.
     """
-    earlier, target = subject.intention, subject.target
+    earlier, target = subject.intent, subject.target
     if earlier and not earlier.done_here:
         return earlier
     rows = rows_of(project.snapshots, target)
@@ -338,15 +318,119 @@ def _texts_of(project: Services, subject: _Subject) -> dict[str, str]:
     return texts
 
 
+def _delete_inputs(project: Services, target: PurgeTarget) -> None:
+    """Delete the document's file, and the hashes of input files, which have its name."""
+    # Runs make these hashes again.
+    shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
+    if target.path:
+        target.path.unlink(missing_ok=True)
+
+
+def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
+    """Publish the tables without the document as those of the workflow, under a run id of their
+    own."""
+    run_id, began = project.runs.new_id(), clock_now()
+    manifest = taken.manifest
+    project.snapshots.publish(manifest, run_id)
+    emit(project.workflow(name), manifest, project.snapshots, project.output_folder / name)
+    has_rejects = any(step.rejects for step in taken.steps)
+    outcome = "completed_with_rejects" if has_rejects else "completed"
+    extraction = health(manifest.tables, project.snapshots, project.workflow(name))
+    report = RunReport(
+        run_id,
+        name,
+        outcome,
+        exit_code=0,
+        steps=taken.steps,
+        health=extraction,
+        notes=taken.notes,
+        ended=clock_now(),
+        began=began,
+    )
+    project.runs.save(report)
+    return report
+
+
+def _clean_workspaces(
+    project: Services, found: WorkspaceSearch, intent: PurgeIntent
+) -> tuple[PurgeIntent, dict[Workspace, Deleted]]:
+    """Load the workspaces again without the document, and note each of them.
+
+    Return the new note, and the deleted rows of the workspaces that this call has cleaned.
+    """
+    intents = PurgeIntents(project.root)
+    deleted_rows: dict[Workspace, Deleted] = {}
+    if intent.embedded is not None and _is_being_remade(intent):
+        deleted_rows |= workspaces.remake_embedded(project, intent.embedded, found)
+        intent = intents.save(replace(_note_cleaned(intent, deleted_rows), remade=True))
+    for workspace, counts in workspaces.clean(project, found, tuple(deleted_rows)):
+        deleted_rows[workspace] = counts
+        intent = intents.save(_note_cleaned(intent, [workspace]))
+    return intent, deleted_rows
+
+
+def _note_cleaned(intent: PurgeIntent, cleaned: Iterable[Workspace]) -> PurgeIntent:
+    """Return the note with these workspaces as finished, each once."""
+    finished = dict.fromkeys((*intent.cleaned, *cleaned))
+    return replace(intent, cleaned=tuple(finished))
+
+
+def _withdraw_exports(project: Services, workflows: Sequence[str]) -> None:
+    """Delete files that were emitted by workflows without tables: no run would write them again."""
+    for folder in sorted(project.output_folder.glob("*/")):
+        if folder.name not in workflows:
+            withdraw(folder)
+
+
+def _end_or_keep_note(
+    project: Services, found: WorkspaceSearch, intent: PurgeIntent
+) -> dict[Workspace, str]:
+    """Return the workspaces that were not reached, and why. Delete the note if there are none."""
+    unreached = dict(found.unreached)
+    # This call or an earlier one has reached these.
+    for workspace in intent.cleaned:
+        unreached.pop(workspace, None)
+    intents = PurgeIntents(project.root)
+    # A damaged list may have named more workspaces.
+    if unreached or LoadedWorkspaces(project.root).damaged:
+        intents.save(replace(intent, done_here=True))
+    else:
+        intents.end(intent.document)
+    return unreached
+
+
+def _write_notes(
+    taken: Iterable[TakenOut], removed_corrections: Sequence[str], unowned: Iterable[Workspace]
+) -> list[str]:
+    """Return what a person should know beside the figures of the report."""
+    notes: list[str] = []
+    for taken_out in taken:
+        notes += taken_out.notes
+    if removed_corrections:
+        notes.append(
+            f"corrections.jsonl: {counted(len(removed_corrections), 'correction')} named or quoted"
+            f" the document and went with it: {', '.join(removed_corrections)}"
+        )
+    for workspace in unowned:
+        notes.append(
+            f"{workspace}: of an earlier version, for whom is not known; if it is this project's,"
+            f" 'graphmill load --set workspace={workspace.name}', then purge again"
+        )
+    return notes
+
+
 def _describe_unreached(
     project: Services,
     target: PurgeTarget,
     unreached: Mapping[Workspace, str],
     foreign: Mapping[Workspace, str],
 ) -> dict[str, str]:
-    """Return for each workspace that was not reached why, and what to do."""
-    again = f"'graphmill purge --document {target.source}"
-    no_more = f"or, if it is no more, take it out of {RECORD} and purge again"
+    """Return for each workspace that was not reached why, and what to do.
+
+    A damaged list of workspaces is named too, by its path.
+    """
+    command = f"graphmill purge --document {target.source}"
+    no_more = f"or, if it no longer exists, take it out of {RECORD} and purge again"
     loaded = LoadedWorkspaces(project.root)
     known = () if loaded.damaged else loaded.all()
     actions: dict[str, str] = {}
@@ -357,13 +441,14 @@ def _describe_unreached(
                 f" {foreign[workspace]}'"
             )
             action = (
-                f"{load} where its rows are this project's all the same, then purge again,"
+                f"{load} if these rows belong to this project after all, then purge again,"
                 f" {no_more}"
             )
         elif workspace in known:
-            action = f"{again} --set stores.{workspace.kind}...' with what reaches it, {no_more}"
+            with_address = f"'{command} --set stores.{workspace.kind}...'"
+            action = f"{with_address} with what reaches it, {no_more}"
         else:
-            action = f"{again}' there, then here again"
+            action = f"'{command}' there, then here again"
         actions[str(workspace)] = f"{why}; {action}"
     if loaded.damaged:
         actions[str(loaded.damaged)] = (
@@ -379,7 +464,7 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
         if DOCUMENTS not in manifest.tables:
             continue
         sources = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])["source"]
-        if len(sources) and all(map(target.names, sources)):
+        if len(sources) and all(target.matches(source) for source in sources):
             raise UsageError(
                 f"purge: {target.source} is the only document of workflow '{name}', and one has to"
                 " stay; add another document and run, then purge again"
@@ -387,20 +472,22 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
 
 
 def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
-    """Raise an error if the document, or a way back to it, is still there.
+    """Raise an error if a run would read the document again, or might.
 
     A purge cannot be undone, so it must not run while the input folder is only partly mounted. A
     record must be out of its file, which only its owner edits.
     """
     for name in workflows:
-        before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
         present = present_documents(
             project.workflow(name), project.resources, project.snapshots, target.source
         )
         if present is None:
             continue
-        if target.path is None and any(map(target.names, present.sources)):
-            raise UsageError(f"purge: {target.source}: {_where(target, name)}, then purge again")
+        is_present = any(target.matches(source) for source in present.sources)
+        # The file is deleted by the purge itself.
+        if target.path is None and is_present:
+            remedy = _describe_remedy(target, name)
+            raise UsageError(f"purge: {target.source}: {remedy}, then purge again")
         unread = name_of(target.source, present.unread) if target.path is None else None
         if unread:
             raise UsageError(
@@ -408,6 +495,7 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
                 f" have it still; mend that ('graphmill rejects {name}' says what), then purge"
                 " again"
             )
+        before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
         if before is not None and project.snapshots.tables.exists(before):
             known = identities(project.snapshots, before)
             first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
@@ -417,8 +505,9 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
             check_deletions(others_known, others_present, ratio, first)
 
 
-def _where(target: PurgeTarget, workflow: str) -> str:
-    file, record = target.source.rpartition("#")[::2]
+def _describe_remedy(target: PurgeTarget, workflow: str) -> str:
+    """Return where a document without a file of its own still is, and how it is taken out."""
+    file, _, record = target.source.rpartition("#")
     if file:
         return f"still in {file}; take record {record} out of the file"
     found = _IN_ARCHIVE.fullmatch(target.source)
@@ -428,16 +517,17 @@ def _where(target: PurgeTarget, workflow: str) -> str:
 
 
 def _require_gone(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
-    """Raise DataError if a workflow still has the document."""
+    """Raise DataError if the published tables of a workflow still have the document."""
     for name in workflows:
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
             continue
         documents = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])
         sources: Any = documents["source"]
-        if any(map(target.names, sources)):
+        if any(target.matches(source) for source in sources):
             raise DataError(
-                f"purge: {target.source}: {_where(target, name)}; the same command goes on"
+                f"purge: {target.source}: the new tables of workflow '{name}' still have it; the"
+                " same command goes on"
             )
 
 

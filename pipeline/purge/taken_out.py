@@ -7,7 +7,7 @@ has no vector, the row has zeros. Such a step counts as missing, so that the nex
 asks, within its own budget. Nothing of the input folder is read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,30 @@ def take_out(
     return TakenOut(taking.manifest(), tuple(taking.reports), taking.missing, tuple(changed))
 
 
+def foresee_tables(project: Services, name: str) -> tuple[set[str], list[str]]:
+    """Return the names of the tables that `take_out` would write, and the ids of the steps that the
+    workflow file has changed.
+
+    No row is read, so a purge can be refused at once.
+    """
+    steps, changed = recorded_steps(project.workflow(name), project.snapshots.manifest(name))
+    tables: set[str] = set()
+    for one in steps:
+        if _has_inputs(one.step, tables):
+            # The present verb may write a table more than the recorded run did.
+            tables.update(one.step.outputs[name] for name in one.step.writes if name != REJECTS)
+    return tables, changed
+
+
+def _has_inputs(step: Step, tables: Container[str]) -> bool:
+    """Return whether all inputs of a step are there.
+
+    They are not behind a step that was changed in the workflow file: its tables are not known any
+    more.
+    """
+    return all(table in tables for table in step.inputs.values())
+
+
 def _keeps_earlier_rows(step: Step) -> bool:
     """Check whether rows of the step may rest on tables of earlier runs, as a report that is kept
     does.
@@ -115,8 +139,7 @@ class _Taking:
 
     def work_on(self, one: RecordedStep) -> None:
         step = one.step
-        if not set(step.inputs.values()) <= set(self.tables):
-            # A step before it was changed in the workflow file: its tables are not known any more.
+        if not _has_inputs(step, self.tables):
             return
         record = self._record_of(one)
         self.records[step.id] = record
@@ -240,7 +263,7 @@ class _Taking:
         """Check whether a row is of the document. A reject may name a place in a file: ``name:3``,
         ``name#page=2``."""
         is_place = table == REJECTS and value.startswith(f"{self.target.source}:")
-        return is_place or self.target.names(value)
+        return is_place or self.target.matches(value)
 
     def _rejects_of(self, record: StepRecord) -> pd.DataFrame:
         rejects = record.outputs.get(REJECTS)

@@ -44,7 +44,8 @@ class PurgeTarget:
     source: str
     path: Path | None
 
-    def names(self, source: str) -> bool:
+    def matches(self, source: str) -> bool:
+        """Return whether a source in the tables is this document, or a record of it."""
         return is_of(source, self.source)
 
 
@@ -357,7 +358,7 @@ def document_ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarg
     """Return the ids of the documents that the target names."""
     documents = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], ["id", "source"])
     sources = documents["source"].to_pylist()
-    is_named = pa.array([target.names(source) for source in sources], pa.bool_())
+    is_named = pa.array([target.matches(source) for source in sources], pa.bool_())
     return documents["id"].filter(is_named)
 
 

@@ -281,6 +281,28 @@ def test_a_purge_asks_directly_so_that_the_next_one_has_no_batch_to_cancel(
     assert found_in(folder.root, CANARY) == []
 
 
+def test_a_purge_that_is_refused_abandons_no_batch(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
+    in_batches(folder, openai)
+    openai.batch_hold = True
+    with folder.open() as project:
+        project.run("fast")
+        with pytest.raises(WaitingError):
+            project.index("index")
+    # A step that the last run did not have: the purge does not know its tables.
+    workflow = folder.root / "workflows/fast.yaml"
+    step = "verb: extract_graph_fast"
+    workflow.write_text(workflow.read_text().replace(step, f"{step}\n    id: other"))
+    said = r"'fast' has been changed since its last run \(extract_graph_fast\), and a workspace"
+    with folder.open() as project:
+        for refused in (project.purge, project.survey):
+            with pytest.raises(UsageError, match=said):
+                refused("secret.txt")
+    assert [batch.status for batch in openai.batches] == ["in_progress"]
+
+
 def inputs(folder: ProjectFolder) -> set[str]:
     return {path.name for path in (folder.root / "data/input").iterdir()}
 
