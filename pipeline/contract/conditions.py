@@ -24,7 +24,7 @@ Conditions = Mapping[str, Operators]
 OWN = ("id", "title", "source")
 """The document's own columns that a metadata key may be named like. Where both exist, the column
 counts."""
-OF_PEOPLE = "corrections.jsonl#"
+CORRECTION_PREFIX = "corrections.jsonl#"
 """The beginning of the source of a statement that a person has added and no document states. No
 condition chooses it, not even one such as !=: who may see some documents is shown what they say."""
 DATE = "date"

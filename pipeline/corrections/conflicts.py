@@ -18,7 +18,7 @@ from pipeline.corrections.decisions import (
     Same,
     SetProperty,
     SetType,
-    Statement,
+    StatementDecision,
     TurnStatement,
 )
 from pipeline.corrections.values import property_key
@@ -65,7 +65,7 @@ def _find_two_outcomes_of_a_type(decisions: Sequence[Decision]) -> Conflict | No
 
     Those of a type may be deleted alone: the other decision is about the rest then.
     """
-    statements = [each for each in decisions if isinstance(each, Statement)]
+    statements = [each for each in decisions if isinstance(each, StatementDecision)]
     final = final_keys(decisions)
     of_all_types: dict[tuple[str, ...], tuple[str, Decision]] = {}
     for decision in statements:
@@ -102,7 +102,7 @@ def _list_outcomes(
             yield _name_property(decision, final), decision.value
         case DeleteProperty() if not (decision.value or decision.document or decision.quote):
             yield _name_property(decision, final), DELETED
-        case Statement():
+        case StatementDecision():
             yield from _list_statement_outcomes(decision, final)
         case Same():
             yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "same"
@@ -111,7 +111,7 @@ def _list_outcomes(
 
 
 def _list_statement_outcomes(
-    decision: Statement, final: dict[str, str]
+    decision: StatementDecision, final: dict[str, str]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield what of a statement the decision is about, and what it makes of it.
 
@@ -162,7 +162,7 @@ def _name_property(
     return "property", _follow(decision.entity, final), property_key(decision.property)
 
 
-def _name_statement(decision: Statement, final: dict[str, str]) -> tuple[str, str, str]:
+def _name_statement(decision: StatementDecision, final: dict[str, str]) -> tuple[str, str, str]:
     """Return the ends after renaming, and the type, of the statements that are decided about."""
     source, target = _follow(decision.source, final), _follow(decision.target, final)
     return source, target, decision.type.casefold()

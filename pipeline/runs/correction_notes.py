@@ -7,11 +7,11 @@ from pipeline.corrections.decisions import (
     Decision,
     DeleteProperty,
     Keep,
-    Pair,
+    PairDecision,
     RetypeStatement,
     SetProperty,
     SetType,
-    Statement,
+    StatementDecision,
 )
 from pipeline.corrections.file import read_lines, write_decision
 from pipeline.corrections.own_documents import is_own_document
@@ -36,8 +36,8 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
     decisions = [line.decision for line in read_lines(file)]
     if not decisions:
         return
-    about_records = [each for each in decisions if not isinstance(each, Pair | Keep)]
-    pairs = [each for each in decisions if isinstance(each, Pair)]
+    about_records = [each for each in decisions if not isinstance(each, PairDecision | Keep)]
+    pairs = [each for each in decisions if isinstance(each, PairDecision)]
     if about_records and find_step(workflow, CORRECT) is None:
         yield (
             f"{file.name}: {counted(len(about_records), 'correction')} without effect, for workflow"
@@ -99,14 +99,14 @@ def note_effect(workflow: Workflow, decision: Decision, records: int | None) -> 
     """Yield why a decision may not do what was meant."""
     if isinstance(decision, Keep):
         return
-    is_pair = isinstance(decision, Pair)
+    is_pair = isinstance(decision, PairDecision)
     needed = RESOLVE if is_pair else MERGE
     if find_step(workflow, needed) is None:
         page = "docs/resolution.md" if is_pair else "docs/corrections.md"
         yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"
     elif records == 0 and is_own_document(decision):
         yield "the next run makes a document of it, by which it is cited"
-    elif records == 0 and isinstance(decision, Statement):
+    elif records == 0 and isinstance(decision, StatementDecision):
         yield (
             "nothing in the last run is said so; names are those before any correction, and source"
             " and target those of the text: an ontology may have turned them"

@@ -14,12 +14,12 @@ from pipeline.corrections.decisions import (
     Decision,
     DeleteProperty,
     Keep,
-    Pair,
+    PairDecision,
     Rename,
     Same,
     Scoped,
     SetProperty,
-    Statement,
+    StatementDecision,
 )
 from pipeline.corrections.file import (
     FILE,
@@ -119,7 +119,7 @@ def list_effects(project: Services, name: str | None = None) -> list[Effect]:
         decision = line.decision
         if isinstance(decision, Keep):
             effects.append(Effect(decision))
-        elif isinstance(decision, Pair):
+        elif isinstance(decision, PairDecision):
             effects.append(Effect(decision, pending=_is_pin_pending(project, workflow, decision)))
         elif is_own_document(decision) and matches and decision.id not in matches.counts:
             # Applying corrections at once reads no new document.
@@ -149,7 +149,7 @@ def list_undone(project: Services, name: str | None = None) -> list[dict[str, st
     return [{key: cell for key, cell in row.items() if cell} for row in rows.to_dict("records")]
 
 
-def _is_pin_pending(project: Services, workflow: Workflow, pin: Pair) -> bool:
+def _is_pin_pending(project: Services, workflow: Workflow, pin: PairDecision) -> bool:
     """Check that the last run did not know a decision on two names.
 
     The step that follows such decisions has a digest of all of them, and a row for each pair that
@@ -228,7 +228,7 @@ def add(
 
 def _may_be_turned(workflow: Workflow, decision: Decision) -> bool:
     """Check that a decision is about a statement of texts, which an ontology may have turned."""
-    is_of_text = isinstance(decision, Statement) and not isinstance(decision, AddStatement)
+    is_of_text = isinstance(decision, StatementDecision) and not isinstance(decision, AddStatement)
     return is_of_text and find_step(workflow, CHECK) is not None
 
 
@@ -241,7 +241,7 @@ def _try_both_ways(
     the ends as they are shown there, but corrections come before the ontology's patterns. So the
     ends are exchanged if texts state it that way alone.
     """
-    assert isinstance(added, Statement)
+    assert isinstance(added, StatementDecision)
     as_given = _try_decision(project, workflow, [*decisions, added])
     if as_given.records:
         return as_given, False
@@ -347,7 +347,7 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
         return Effect(decision)
     # Before the first correction the workflow has no step that corrects.
     reading = find_step(workflow, CORRECT) or find_step(workflow, MERGE)
-    if reading is None or isinstance(decision, Pair):
+    if reading is None or isinstance(decision, PairDecision):
         return Effect(decision, pending=True)
     tables = project.snapshots.manifest(workflow.name).tables
     extractions = _find_records(workflow, tables, reading.inputs[RECORDS])

@@ -6,7 +6,14 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.contract.conditions import DATE, OF_PEOPLE, OWN, holds, operators, refuse_properties
+from pipeline.contract.conditions import (
+    CORRECTION_PREFIX,
+    DATE,
+    OWN,
+    holds,
+    operators,
+    refuse_properties,
+)
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
 from pipeline.documents.metadata import fields_of
@@ -38,7 +45,7 @@ class FilterParams(Params):
 def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFrame:
     """Return the documents that satisfy ``where``, unchanged. Documents left out are no rejects.
 
-    A statement that a person has added without a document is left out (OF_PEOPLE).
+    A statement that a person has added without a document is left out (CORRECTION_PREFIX).
     """
     own_columns = documents[list(OWN)].to_dict("records")
     rows = zip(fields_of(documents), own_columns, documents[DATE], strict=True)
@@ -48,5 +55,5 @@ def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFr
         fields = metadata | columns
         fits.append(holds(params.where, fields, date))
     is_fitting = np.array(fits, dtype=bool)
-    is_of_people = documents["source"].str.startswith(OF_PEOPLE).to_numpy(dtype=bool)
+    is_of_people = documents["source"].str.startswith(CORRECTION_PREFIX).to_numpy(dtype=bool)
     return documents[is_fitting & ~is_of_people]

@@ -10,7 +10,7 @@ from pydantic import Field
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import CORRECTIONS
 from pipeline.corrections.decisions import (
-    FOR_PEOPLE,
+    FIELDS_WITHOUT_EFFECT,
     Decision,
     Different,
     Keep,
@@ -81,7 +81,7 @@ def list_rows(
 def _make_row(decision: Decision) -> dict[str, Any]:
     """Return the row of CORRECTIONS of a decision."""
     blank: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
-    fields = decision.model_dump(exclude={*FOR_PEOPLE, "document"})
+    fields = decision.model_dump(exclude={*FIELDS_WITHOUT_EFFECT, "document"})
     # The name of an entity and the source of a statement share a column.
     if "entity" in fields:
         fields["source"] = fields.pop("entity")

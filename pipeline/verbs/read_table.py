@@ -333,7 +333,7 @@ def _statement_row(line: Line) -> dict[str, Any]:
         # As with a row, the sign # keeps such a title out of headers: it says nothing of the text.
         "title": f"correction #{said.id}{author}",
         "text": text,
-        "source": said.own_source,
+        "source": said.own_document,
         "metadata": as_json({"correction": said.id}),
         "content_hash": content_hash(author, text, ""),
         "title_from": "file_name",

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.corrections.decisions import Scoped
 from pipeline.corrections.file import FILE, file_digest, make_decision, read_lines, write_decisions
 from pipeline.errors import SettingsError
+from pipeline.text.ids import document_id
 
 
 def written(folder: Path, *lines: dict | str) -> Path:
@@ -37,6 +39,14 @@ def test_who_decided_when_and_why_changes_neither_id_nor_digest(tmp_path: Path):
     assert file_digest(written(tmp_path, {**RENAME, "to": "Acme Inc."})) != plain
 
 
+def test_a_document_is_named_by_its_id_or_by_a_path_whatever_that_begins_with():
+    id = document_id("doc-plan.txt")
+    for named in ("doc-plan.txt", id):
+        decision = make_decision({**RENAME, "document": named}, "test")
+        assert isinstance(decision, Scoped)
+        assert decision.document_id == id
+
+
 def test_decisions_that_were_written_are_read_back(tmp_path: Path):
     fields = [
         {**RENAME, "by": "ann", "document": "a.md", "quote": "the Acme\u2028works"},
@@ -64,7 +74,7 @@ def test_decisions_that_were_written_are_read_back(tmp_path: Path):
         ({"kind": "delete_statement", "source": "A", "target": "A"}, "one entity"),
         ({"kind": "describe_entity", "entity": "A", "description": "x" * 1501}, "1500"),
         ({"kind": "set_type", "entity": "A", "to": "B\0C"}, "to has a control character"),
-        ({**RENAME, "why": "\ud800"}, "why has a control character, or half a character"),
+        ({**RENAME, "why": "\ud800"}, "why has a control character, or a single surrogate"),
         ({"kind": "delete_entity", "entity": "A", "type": "\ud800"}, "type has a control"),
         ({"kind": "x" * 100_000}, "'x{40}' is no kind"),
         ({"kind": "set_property", "entity": "A", "property": "p"}, "field 'value'"),

@@ -34,9 +34,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from pipeline.contract.conditions import (
+    CORRECTION_PREFIX,
     DATE,
     NEGATED,
-    OF_PEOPLE,
     OWN,
     Comparison,
     Conditions,
@@ -168,7 +168,7 @@ def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:
     tests: list[Test] = []
     if any(within):
         source = func.coalesce(rows.c.source, "")
-        tests.append(~source.startswith(OF_PEOPLE, autoescape=True))
+        tests.append(~source.startswith(CORRECTION_PREFIX, autoescape=True))
     for conditions in within:
         tests += [_satisfies(rows, field, condition) for field, condition in conditions.items()]
     return tests
