@@ -50,11 +50,17 @@ _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
 _SPACED = regex.compile(rf"[{_LETTERS}\d]")
 """A letter or digit of a script that separates words by spaces."""
 _WORD = regex.compile(rf"[{_LETTERS}\p{{M}}\d]+[+#]*|[\p{{L}}\p{{M}}]+")
-_INFLECTED, _LONGEST_ENDING = 4, 3
-"""The least number of letters of a word that may have an ending, and the most of the ending."""
+"""A word of these scripts, with the signs of C++ and C#, or a run of letters of another script."""
+_SHORTEST_INFLECTED = 4
+"""Letters of the shortest word that may have an ending."""
+_LONGEST_ENDING = 3
+"""Letters of the longest ending."""
 _START = regex.compile(rf"(?<![{_LETTERS}\d])")
+"""The place before a whole word."""
 _END = regex.compile(rf"(?![{_LETTERS}\d+#])")
+"""The place behind a whole word. C is no whole word in "C++"."""
 _INFLECTED_END = regex.compile(rf"[{_LETTERS}]{{0,{_LONGEST_ENDING}}}(?![{_LETTERS}\d+#])")
+"""The place behind a whole word with its ending."""
 
 
 class ExtractParams(Params):
@@ -67,8 +73,8 @@ class ExtractParams(Params):
     extraction. A direct call of the function treats "auto" as "records".
 
     ``repair`` says whether an unreadable reply is requested once more. ``ungrounded`` says what
-    happens to a record with a name that does not occur in its text. "drop" drops it. "flag" and
-    "keep" are the same: the column ``grounded`` is false.
+    happens to a record with a name that does not occur in its text. "drop" drops it. "flag" sets
+    the column ``grounded`` to false; "keep" is another word for it.
 
     ``vocabulary`` has the types that the prompt names in place of ``entity_types``. In a project
     with prompts/vocabulary.yaml, that file gives it.
@@ -83,8 +89,11 @@ class ExtractParams(Params):
     vocabulary: Vocabulary | None = None
 
     @model_serializer(mode="wrap")
-    def leave_out_no_vocabulary(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the params; without a vocabulary they are those of earlier versions."""
+    def omit_empty_vocabulary(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the params. If there is no vocabulary, they do not have it.
+
+        Steps of earlier versions, which knew none, so keep their fingerprint.
+        """
         fields: dict[str, Any] = serialize(self)
         if self.vocabulary is None:
             fields.pop("vocabulary", None)
@@ -113,9 +122,9 @@ def extract_graph(
     occur in the text.
 
     The model is asked about equal texts once. After a reply that was cut off, it is asked about two
-    halves of the text. An unreadable reply is requested once more. If this helps, the text is
-    ``recovered``, else the whole text is rejected. An unreadable record and a failed gleaning are
-    rejected by themselves.
+    halves of the text. An unreadable reply is requested once more. If this helps, the text gets a
+    mark of the kind ``recovered``, else the whole text is rejected. An unreadable record and a
+    failed gleaning are rejected by themselves.
     """
     return _extract(
         group_by_text(text_units), params, _make_questions(params, extract, glean), chat
@@ -146,8 +155,8 @@ def extract_graph_with_headers(
     of the text. Equal texts with different headers are asked about separately. A text without a
     header gets the same request as from extract_graph, so one cached reply serves both.
     """
-    of_text = dict(zip(headers["id"], headers["header"], strict=True))
-    passages = group_by_text(text_units, of_text)
+    header_of_unit = dict(zip(headers["id"], headers["header"], strict=True))
+    passages = group_by_text(text_units, header_of_unit)
     return _extract(passages, params, _make_questions(params, extract, glean), chat)
 
 
@@ -158,6 +167,7 @@ def _extract(
     chat: ChatModel,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Ask about each passage; give its records and rejects to all text units that have it."""
+    # A conversation about each passage, under the id of the first text unit that has it.
     talks = (
         read_text(ids[0], passage.text, replace(questions, header=passage.header))
         for passage, ids in passages.items()
@@ -169,14 +179,16 @@ def _extract(
         extraction = _check_grounding(reading, shown, params)
         found += [(id, extraction) for id in ids]
     marks = ((id, extraction.marks) for id, extraction in found)
-    return EXTRACTIONS.frame(_extraction_rows(found)), REJECTS.frame(reject_rows(marks))
+    return EXTRACTIONS.frame(_make_rows(found)), REJECTS.frame(reject_rows(marks))
 
 
 def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questions[Record]:
     if params.vocabulary is not None:
-        return _questions_with_vocabulary(params, params.vocabulary, extract, glean)
+        return _make_questions_of_vocabulary(params, params.vocabulary, extract, glean)
     types = ", ".join(params.entity_types)
     in_json = params.format == JSON
+    # Earlier versions asked for JSON in other words; the replies to these that are cached count.
+    asked_before = partial(earlier_opening, extract, entity_types=types) if in_json else None
     return Questions(
         opening=partial(opening, extract, params.format, entity_types=types),
         parse=partial(_parse_reply, format=params.format),
@@ -185,38 +197,36 @@ def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Qu
         repair=params.repair,
         response_format=GRAPH_JSON_FORMAT if in_json else None,
         bounded_format=BOUNDED_GRAPH_JSON_FORMAT if in_json else None,
-        earlier_opening=partial(earlier_opening, extract, entity_types=types) if in_json else None,
+        earlier_opening=asked_before,
     )
 
 
-def _questions_with_vocabulary(
+def _make_questions_of_vocabulary(
     params: ExtractParams, vocabulary: Vocabulary, extract: Prompt, glean: Prompt
 ) -> Questions[Record]:
-    """Return the questions whose first message names the types; in JSON no other may be written.
+    """Return the questions whose first message names the types. The JSON schema allows no others.
 
     No earlier version had a vocabulary, so there is no earlier form of the question.
     """
     names, keywords = vocabulary.entity_names, vocabulary.relationship_names
     types = ", ".join(names or params.entity_types)
-    instructions: Message = {"role": "system", "content": vocabulary.instructions()}
+    in_json = params.format == JSON
+    with_properties = vocabulary.has_properties
+    content = vocabulary.instructions()
+    if with_properties:
+        form = PROPERTIES_IN_JSON if in_json else PROPERTIES_IN_RECORDS
+        content = f"{content}\n{form}"
+    instructions: Message = {"role": "system", "content": content}
 
     def ask(text: str) -> tuple[Message, ...]:
         return (instructions, *opening(extract, params.format, text, types))
 
-    in_json = params.format == JSON
-    entity_properties = vocabulary.entity_properties
-    relationship_properties = vocabulary.relationship_properties
-    with_properties = vocabulary.has_properties
-    if with_properties:
-        form = PROPERTIES_IN_JSON if in_json else PROPERTIES_IN_RECORDS
-        content = f"{instructions['content']}\n{form}"
-        instructions = {"role": "system", "content": content}
     make_format = partial(
         make_response_format,
         types=names,
         keywords=keywords,
-        entity_properties=entity_properties,
-        relationship_properties=relationship_properties,
+        entity_properties=vocabulary.entity_properties,
+        relationship_properties=vocabulary.relationship_properties,
     )
     return Questions(
         opening=ask,
@@ -238,33 +248,41 @@ def _parse_reply(reply: str, format: Format, with_properties: bool = False) -> G
 
 
 @dataclass(frozen=True)
-class TextExtraction:
-    """The records of one text, each with whether its names occur there, and remarks on them."""
+class CheckedRecord:
+    """A record of a text. ``grounded`` says whether all its names occur in the text."""
 
-    records: tuple[tuple[Record, bool], ...]
+    record: Record
+    grounded: bool
+
+
+@dataclass(frozen=True)
+class TextExtraction:
+    """The records of one text, and marks on it, which become rejects."""
+
+    records: tuple[CheckedRecord, ...]
     marks: tuple[Mark, ...]
 
 
 def _check_grounding(reading: Reading[Record], text: str, params: ExtractParams) -> TextExtraction:
-    """Return the records with whether their names occur in the text.
+    """Return the records, each with whether its names occur in the text.
 
-    With ``ungrounded`` "drop", the others are dropped, and each of them gets a remark.
+    With ``ungrounded`` "drop", a record of which a name does not occur is dropped, and gets a mark.
     """
-    is_grounded = Grounding(text)
-    records = tuple((record, is_grounded(record)) for record in reading.records)
-    if params.ungrounded != "drop":
-        return TextExtraction(records, reading.marks)
-    kept = tuple((record, grounded) for record, grounded in records if grounded)
+    known = TextNames(text)
+    checked: list[CheckedRecord] = []
     marks = list(reading.marks)
-    for record, grounded in records:
-        if not grounded:
-            names = ", ".join(_names_in(record))
+    for record in reading.records:
+        missing = known.find_missing(record)
+        if missing and params.ungrounded == "drop":
+            names = ", ".join(missing)
             marks.append(Mark("record", "ungrounded", f"not in its text: {names}"))
-    return TextExtraction(kept, tuple(marks))
+        else:
+            checked.append(CheckedRecord(record, grounded=not missing))
+    return TextExtraction(tuple(checked), tuple(marks))
 
 
-class Grounding:
-    """A check whether the names of a record occur in a text: as a whole, or word by word.
+class TextNames:
+    """Finds names in a text: as a whole, or word by word.
 
     Case and punctuation do not count. A word of Latin, Greek or Cyrillic letters must be a whole
     word: US does not occur in "house". A longer word may have a short ending (Berlins, Budapesten).
@@ -276,9 +294,14 @@ class Grounding:
         self.key = match_key(text)
         self.words = frozenset(_WORD.findall(self.key))
 
-    def __call__(self, record: Record) -> bool:
+    def has_names_of(self, record: Record) -> bool:
         """Return whether all names of the record occur in the text."""
-        return all(self._contains_name(match_key(name)) for name in _names_in(record))
+        return not self.find_missing(record)
+
+    def find_missing(self, record: Record) -> list[str]:
+        """Return the names of the record that do not occur in the text."""
+        names = _list_names(record)
+        return [name for name in names if not self._contains_name(match_key(name))]
 
     def _contains_name(self, key: str) -> bool:
         """Return whether a name, given by its match key, occurs in the text."""
@@ -292,7 +315,8 @@ class Grounding:
     def _contains_phrase(self, key: str, words: Sequence[str]) -> bool:
         """Return whether all words of a match key occur one after the other."""
         last = words[-1] if words else ""
-        may_have_ending = len(last) >= _INFLECTED and key.endswith(last)
+        # A key may end with a sign behind its last word, as "r&" does; no ending follows a sign.
+        may_have_ending = len(last) >= _SHORTEST_INFLECTED and key.endswith(last)
         end = _INFLECTED_END if may_have_ending else _END
         start = self.key.find(key)
         while start >= 0:
@@ -307,7 +331,7 @@ class Grounding:
             return True
         if not _SPACED.search(word):
             return word in self.key
-        if len(word) < _INFLECTED:
+        if len(word) < _SHORTEST_INFLECTED:
             return False
         return any(
             0 < len(longer) - len(word) <= _LONGEST_ENDING and longer.startswith(word)
@@ -315,20 +339,20 @@ class Grounding:
         )
 
 
-def _names_in(record: Record) -> tuple[str, ...]:
+def _list_names(record: Record) -> tuple[str, ...]:
     """Return the name of an entity, or the names of both ends of a relationship."""
     return (record.name,) if isinstance(record, Entity) else (record.source, record.target)
 
 
-def _extraction_rows(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[dict[str, object]]:
+def _make_rows(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[dict[str, object]]:
     """Yield the rows of EXTRACTIONS; ``found`` has pairs of a text unit's id and its records."""
     for unit, extraction in found:
-        for order, (record, grounded) in enumerate(extraction.records):
-            place = {"text_unit_id": unit, "order": order, "grounded": grounded}
-            yield {**place, **_record_columns(record)}
+        for order, checked in enumerate(extraction.records):
+            place = {"text_unit_id": unit, "order": order, "grounded": checked.grounded}
+            yield {**place, **_fill_columns(checked.record)}
 
 
-def _record_columns(record: Record) -> dict[str, object]:
+def _fill_columns(record: Record) -> dict[str, object]:
     """Return the columns of EXTRACTIONS that a record fills."""
     fields = {**vars(record), "attributes": record.attributes or None}
     if isinstance(record, Entity):

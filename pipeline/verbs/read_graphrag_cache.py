@@ -47,7 +47,7 @@ from pipeline.models.base import Tokenizer
 from pipeline.models.parse.graph import parse_records
 from pipeline.models.parse.records import Entity, Record
 from pipeline.text.ids import clean_name, digest, document_id, entity_id, match_key
-from pipeline.verbs.extract_graph import Grounding
+from pipeline.verbs.extract_graph import TextNames
 from pipeline.verbs.extract_table import BLANK
 from pipeline.verbs.read_graphrag import GraphragParams
 
@@ -189,12 +189,12 @@ def _read_extractions(
 ) -> Iterator[Row]:
     """Yield the records of all replies, by text unit and in the order in which they came."""
     for unit in units:
-        is_grounded = Grounding(unit["text"])
+        known = TextNames(unit["text"])
         for order, record in enumerate(_records_of(replies[unit["text"]].replies, rejects)):
             place = {"text_unit_id": unit["id"], "order": order}
             kind = "entity" if isinstance(record, Entity) else "relationship"
             fields = {**vars(record), "attributes": None}
-            yield {**BLANK, "kind": kind, **fields, **place, "grounded": is_grounded(record)}
+            yield {**BLANK, "kind": kind, **fields, **place, "grounded": known.has_names_of(record)}
 
 
 def _records_of(replies: Sequence[Reply], rejects: GraphragRejects) -> Iterator[Record]:

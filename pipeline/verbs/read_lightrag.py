@@ -45,7 +45,7 @@ from pipeline.errors import SettingsError, counted
 from pipeline.models.base import Tokenizer
 from pipeline.models.parse.records import Entity, Relationship
 from pipeline.text.ids import clean, document_id, match_key, text_unit_id
-from pipeline.verbs.extract_graph import Grounding
+from pipeline.verbs.extract_graph import TextNames
 from pipeline.verbs.extract_table import BLANK
 
 FINISHED = "processed"
@@ -280,10 +280,12 @@ def _read_extractions(
             is_better = earlier is None or _length(record) > _length(earlier)
             if is_better:
                 records[key] = record
-        is_grounded = Grounding(unit.row["text"])
+        known = TextNames(unit.row["text"])
         for order, record in enumerate(records.values()):
             place = {"text_unit_id": unit.row["id"], "order": order}
-            rows.append({**BLANK, **record, **place, "grounded": is_grounded(_names_of(record))})
+            rows.append(
+                {**BLANK, **record, **place, "grounded": known.has_names_of(_names_of(record))}
+            )
     return rows
 
 
