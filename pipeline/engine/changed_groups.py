@@ -32,7 +32,7 @@ from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError
 from pipeline.snapshots.row_hashes import MOST_BITS, group_numbers, in_one_alone, row_hashes
 from pipeline.snapshots.store import Manifest, SnapshotStore
-from pipeline.snapshots.table_rows import in_order
+from pipeline.snapshots.table_rows import sort_rows
 from pipeline.snapshots.tables import Snapshot
 
 # Type checkers do not see the functions of pyarrow.compute: they are created at import.
@@ -262,7 +262,7 @@ class StepDelta:
                 is_here = np.zeros(rows.num_rows, bool)
                 for bucket_of_rows in buckets_of_rows[name]:
                     is_here |= bucket_of_rows == bucket
-                rows_here = in_order(rows.filter(pa.array(is_here)), self.now[name].order)
+                rows_here = sort_rows(rows.filter(pa.array(is_here)), self.now[name].order)
                 columns_read = rows_here.select(self._columns_read(name))
                 frames[name] = self._as_frame(name, columns_read)
             groups_here = groups.filter(pa.array(bucket_of_groups == bucket))

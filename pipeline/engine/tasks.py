@@ -33,7 +33,7 @@ from pipeline.files import temporary_file
 from pipeline.snapshots.folder import UNFINISHED
 from pipeline.snapshots.row_hashes import all_hashes, group_numbers
 from pipeline.snapshots.store import Snapshot, SnapshotStore
-from pipeline.snapshots.table_rows import in_order, with_hashes, with_order
+from pipeline.snapshots.table_rows import add_hash_column, add_sort_columns, sort_rows
 from pipeline.snapshots.tables import TableFile
 
 TASK_ROWS = 20_000
@@ -157,7 +157,7 @@ class Workplace:
             with pa.ipc.open_stream(shared) as stream:
                 rows = stream.read_all()
             if table.order:
-                rows = in_order(rows, table.order)
+                rows = sort_rows(rows, table.order)
             return schema.seen(as_frame(rows.select(columns)))
         if name in part.law.keyed:
             rows = self.snapshots.tables.read_bucket(table, task.bucket, columns)
@@ -283,7 +283,7 @@ class InBuckets:
         found = list(tasks)
         for name, columns in delta.part.law.keyed.items():
             table = delta.now[name]
-            is_stored_in_buckets = len(columns) == 1 and self.snapshots.tables.has_buckets_of(
+            is_stored_in_buckets = len(columns) == 1 and self.snapshots.tables.can_read_buckets(
                 table, columns[0], bits
             )
             if is_stored_in_buckets:
@@ -370,7 +370,7 @@ def _sorted_into(
     """
     counts = np.zeros(2**bits, np.int64)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    needed = with_order(snapshot.order, columns) if snapshot.order else list(columns)
+    needed = add_sort_columns(snapshot.order, columns) if snapshot.order else list(columns)
     with ExitStack() as stack:
         writers: dict[int, Any] = {}
         for rows in _join_batches(snapshots.tables.read_unordered(snapshot, needed)):
@@ -381,7 +381,7 @@ def _sorted_into(
                     writers[bucket] = stack.enter_context(writer)
                 writers[bucket].write_table(part)
                 counts[bucket] += part.num_rows
-        no_rows = with_hashes(snapshots.tables.schema(snapshot).empty_table(), all_hashes([]))
+        no_rows = add_hash_column(snapshots.tables.schema(snapshot).empty_table(), all_hashes([]))
         nothing = no_rows.select(needed)
         # A bucket without rows has a file too, since its task reads one.
         for bucket in set(buckets) - set(writers):

@@ -44,11 +44,11 @@ from pipeline.snapshots.table_rows import (
     Snapshot,
     TableFile,
     TableReader,
-    in_order,
-    names_of,
-    octets,
-    split,
-    with_hashes,
+    add_hash_column,
+    name_sort_columns,
+    read_hash_column,
+    sort_rows,
+    split_flags,
 )
 
 # PyArrow creates the functions of this module on import, so type checkers see none of them.
@@ -154,7 +154,7 @@ class TableStore(TableReader):
             gone, new = in_one_alone(all_hashes(hashes_by_file), hashes)
             changed_rows = np.count_nonzero(gone) + np.count_nonzero(new)
             if changed_rows <= OUTGROWN * before.rows:
-                gone_by_file = split(gone, hashes_by_file)
+                gone_by_file = split_flags(gone, hashes_by_file)
                 kept = _without_gone(live, gone_by_file)
                 added = table.filter(pa.array(new))
                 return self._write_changes(name, before, kept, added, hashes[new])
@@ -196,7 +196,7 @@ class TableStore(TableReader):
         if not gone.any() and not new.any():
             return before
         gone_by_file: list[np.ndarray] = []
-        for found, gone_of_found in zip(found_by_file, split(gone, old_hashes), strict=True):
+        for found, gone_of_found in zip(found_by_file, split_flags(gone, old_hashes), strict=True):
             gone_here = found.copy()
             gone_here[found] = gone_of_found
             gone_by_file.append(gone_here)
@@ -212,7 +212,7 @@ class TableStore(TableReader):
         The bits of ``bucket`` are the first of the hash of a group's name, which is in the column
         ``naming``. Rows of other buckets are ignored.
         """
-        key = names_of(order)[0]
+        key = name_sort_columns(order)[0]
         keys = rows[key]
         bits = len(bucket)
         hashes = row_hashes(rows, key)
@@ -232,7 +232,7 @@ class TableStore(TableReader):
             return [self._write_file(name, hashed, added=True)] if hashed.num_rows else []
         # The key hash of a null key is zero, not that of its group's name "". Such a row may be
         # outside of the bucket by the hash that its files go by.
-        is_within = _are_in(octets(hashed[HASH]), [bucket])
+        is_within = _are_in(read_hash_column(hashed[HASH]), [bucket])
         within = hashed.filter(pa.array(is_within))
         outside = hashed.filter(pa.array(~is_within))
         files = self._write_in_buckets(name, within, bucket)
@@ -262,7 +262,7 @@ class TableStore(TableReader):
         sha256 = table_digest(hashes, schema, True)
         if before is not None and before.sha256 == sha256:
             return before
-        no_rows = with_hashes(schema.empty_table(), all_hashes([]))
+        no_rows = add_hash_column(schema.empty_table(), all_hashes([]))
         only_additions = all(file.added for file in files)
         rewritten = _bucket_names(len(hashes)) if only_additions else None
         laid_out = self._lay_out(name, order, live, no_rows, rewritten)
@@ -315,7 +315,7 @@ class TableStore(TableReader):
         additions = [each for each in kept if each.file.added]
         if rewritten is None:
             hashes_of_additions = [each.hashes for each in additions]
-            added_hashes = all_hashes([*hashes_of_additions, octets(new[HASH])])
+            added_hashes = all_hashes([*hashes_of_additions, read_hash_column(new[HASH])])
             rewritten = _outgrown_buckets(name, base, added_hashes)
         files: list[TableFile] = []
         for each in base:
@@ -345,7 +345,7 @@ class TableStore(TableReader):
             left = each.without(is_rewritten)
             if left.rows:
                 files.append(self._mark_gone(name, left))
-        is_rewritten = _are_in(octets(new[HASH]), rewritten)
+        is_rewritten = _are_in(read_hash_column(new[HASH]), rewritten)
         added = new.filter(pa.array(~is_rewritten))
         if added.num_rows:
             files += self._write_in_buckets(name, added, added=True)
@@ -359,7 +359,7 @@ class TableStore(TableReader):
         merging = mergeable[:half]
         others = [file for file in files if file not in merging]
         parts = [self._read_live_rows(file) for file in merging]
-        merged = in_order(pa.concat_tables(parts), order)
+        merged = sort_rows(pa.concat_tables(parts), order)
         return [*others, *self._write_in_buckets(name, merged, added=True)]
 
     def _rewrite_buckets(
@@ -386,13 +386,13 @@ class TableStore(TableReader):
         for bucket in rewritten:
             parts: list[pa.Table] = []
             for rows in rows_of_any_bucket:
-                in_bucket = _are_in(octets(rows[HASH]), [bucket])
+                in_bucket = _are_in(read_hash_column(rows[HASH]), [bucket])
                 parts.append(rows.filter(pa.array(in_bucket)))
             overlapping = [
                 each for each in files_of_one_bucket if _overlap(each.file.bucket, bucket)
             ]
             parts += [self._read_buckets(each, [bucket]) for each in overlapping]
-            rows_of_bucket = in_order(pa.concat_tables(parts), order)
+            rows_of_bucket = sort_rows(pa.concat_tables(parts), order)
             files += self._write_in_buckets(name, rows_of_bucket, bucket)
         return files
 
@@ -415,7 +415,7 @@ class TableStore(TableReader):
             return [self._write_file(name, rows, bucket, added)]
         # All rows are in the bucket, so their hashes differ only in the further bits.
         further_bits = 2**more_bits - 1
-        numbers = numbers_of(octets(rows[HASH]), bits + more_bits) & further_bits
+        numbers = numbers_of(read_hash_column(rows[HASH]), bits + more_bits) & further_bits
         files: list[TableFile] = []
         for number in range(2**more_bits):
             part = rows.filter(pa.array(numbers == number))
@@ -605,10 +605,10 @@ def _add_hashes(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa
 
     Apart from that the rows are expected to be in order already.
     """
-    hashed = with_hashes(table, hashes)
-    keys = table.select(names_of(order))
+    hashed = add_hash_column(table, hashes)
+    keys = table.select(name_sort_columns(order))
     if order and _has_equal_neighbours(keys):
-        return in_order(hashed, order)
+        return sort_rows(hashed, order)
     return hashed
 
 

@@ -145,15 +145,15 @@ def test_buckets_are_those_of_the_key_where_no_row_lacks_it(store: SnapshotStore
     schema = table("id", "n", id=STRING, n=INT, text=STRING)
     rows = [{"id": f"id{number}", "n": number, "text": "a"} for number in range(9)]
     whole = store.tables.write("rows", schema.encode(schema.frame(rows), "rows"), schema.order)
-    assert store.tables.has_buckets_of(whole, "id", 2)
-    assert not store.tables.has_buckets_of(whole, "text", 2)
-    assert not store.tables.has_buckets_of(whole, "id", 3)  # each row would be read by eight
+    assert store.tables.can_read_buckets(whole, "id", 2)
+    assert not store.tables.can_read_buckets(whole, "text", 2)
+    assert not store.tables.can_read_buckets(whole, "id", 3)  # each row would be read by eight
     lacking = store.tables.write(
         "rows", schema.encode(schema.frame([*rows, {"text": "b"}]), "rows"), schema.order
     )
-    assert not store.tables.has_buckets_of(lacking, "id", 2)
+    assert not store.tables.can_read_buckets(lacking, "id", 2)
     by_number = store.tables.write("rows", schema.encode(schema.frame(rows), "rows"), ("n", "id"))
-    assert not store.tables.has_buckets_of(by_number, "n", 2)
+    assert not store.tables.can_read_buckets(by_number, "n", 2)
 
 
 def test_rows_with_null_keys_are_ordered_like_rows_of_one_key(
