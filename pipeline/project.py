@@ -590,20 +590,21 @@ class Project(Asking, Importing):
 
         Raises UsageError if there is no graph, and the errors of ``query``.
         """
-        from pipeline.export.picture import find_entity, neighbourhood, picture_of
+        from pipeline.export.picture import draw_picture, find_entity, find_neighbourhood
 
         source = self._source(workflow)
         entity = find_entity(source, about)
         if entity:
-            near = neighbourhood(source, entity, hops)
-            return picture_of(source, near, about, most, focus=entity)
+            near = find_neighbourhood(source, entity, hops)
+            return draw_picture(source, near, about, most, focus_id=entity)
         found = self.query_data(about, **options)
         links = found["relationships"]
         ids = [entity["id"] for entity in found["entities"]]
         for link in links:
             ids += [link["source_entity_id"], link["target_entity_id"]]
         distinct = list(dict.fromkeys(ids))
-        return picture_of(source, distinct, about, most, only={link["id"] for link in links})
+        link_ids = {link["id"] for link in links}
+        return draw_picture(source, distinct, about, most, relationship_ids=link_ids)
 
     def _source(self, workflow: str | None, advanced: Advanced = silent) -> ExportSource:
         from pipeline.export.source import ExportSource
