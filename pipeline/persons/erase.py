@@ -166,7 +166,8 @@ def _refuse_what_would_fail(
 ) -> None:
     """Raise the error that a purge or the corrections would end with, while nothing is removed."""
     for source in purged:
-        survey_document(project, source)
+        # Corrections may add steps; a run makes their tables before the purges.
+        survey_document(project, source, runs_first=has_corrections)
     for name in project.snapshots.workflows():
         documents = project.snapshots.manifest(name).tables.get("documents")
         if purged and documents is not None:

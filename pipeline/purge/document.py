@@ -161,18 +161,23 @@ def purge(project: Services, document: str, abandons_batches: bool = True) -> Pu
     """
     with project.runs.alone():
         subject = _look_up_and_check(project, document)
+        _refuse_unloadable(project, subject.workflows, subject.found)
         if abandons_batches:
             _abandon_batches(project)
         return _purge(project, subject)
 
 
-def survey_document(project: Services, document: str) -> Survey:
+def survey_document(project: Services, document: str, runs_first: bool = False) -> Survey:
     """Return what ``purge`` would find, and what the next run would have to ask.
 
-    Raises the errors that ``purge`` raises before it deletes anything, except WaitingError.
+    ``runs_first`` is true if a run comes before the purge: then the workflow may differ from its
+    last run. Raises the errors that ``purge`` raises before it deletes anything, except
+    WaitingError.
     """
     with project.runs.alone():
         subject = _look_up_and_check(project, document)
+        if not runs_first:
+            _refuse_unloadable(project, subject.workflows, subject.found)
         with temporary_folder("graphmill-purge-") as folder:
             tried = SnapshotStore(folder, beneath=project.snapshots)
             taken = [take_out(project, name, subject.target, tried) for name in subject.workflows]
@@ -183,7 +188,10 @@ def survey_document(project: Services, document: str) -> Survey:
 
 
 def _look_up_and_check(project: Services, document: str) -> _Subject:
-    """Look up everything the purge needs. Raises an error if something forbids the purge."""
+    """Look up everything the purge needs. Raises an error if something forbids the purge.
+
+    What may be mended by a run is left to `_refuse_unloadable`.
+    """
     PurgedDocuments.of(project.root).require_key()
     intents = PurgeIntents(project.root)
     begun = intents.all()
@@ -201,7 +209,6 @@ def _look_up_and_check(project: Services, document: str) -> _Subject:
     _refuse_the_last(project, target, workflows)
     _refuse_present(project, target, workflows)
     workspaces.refuse_lost(project, found)
-    _refuse_unloadable(project, workflows, found)
     left = workspaces.left_to_others(project, found, target.matches)
     found = replace(found, unreached={**found.unreached, **left})
     return _Subject(target, workflows, found, begun.get(target.source))

@@ -178,7 +178,9 @@ def test_a_workspace_that_is_another_owners_by_now_is_named(tmp_path: Path, post
         1,
         True,
     )
-    assert f"--take-over {owner_of(folder.root)}' where its rows are this project's" in done.stderr
+    assert (
+        f"--take-over {owner_of(folder.root)}' if these rows belong to this project" in done.stderr
+    )
     with folder.open() as project:
         project.load("fast", options=RunOptions(take_over=(owner_of(folder.root),)))
         assert project.purge("secret.txt").exit_code == 0
