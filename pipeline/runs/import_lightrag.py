@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.corrections.conflicts import find_conflict
-from pipeline.corrections.decisions import AddStatement, Decision, Rename, Statement
+from pipeline.corrections.decisions import AddStatement, Decision, Rename, StatementDecision
 from pipeline.corrections.file import FILE, read_lines, write_decisions
 from pipeline.documents.lightrag import copy_index
 from pipeline.documents.lightrag_postgres import SCHEMES, copy_tables
@@ -174,7 +174,7 @@ def _is_undone(decision: Decision, read_rows: "ReadRows") -> bool:
     """Check that a person has undone an edit that the index does not show."""
     if isinstance(decision, Rename):
         return read_rows.shows_node(decision.entity) or read_rows.shows_node(decision.to)
-    if isinstance(decision, Statement):
+    if isinstance(decision, StatementDecision):
         ends = decision.source, decision.target
         # What a person has made goes with a node, or by a person.
         is_removed = isinstance(decision, AddStatement) and read_rows.lacks_edge(*ends)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipeline.contract.cells import as_frame
 from pipeline.contract.schemas import STRING
 from pipeline.corrections.decisions import Decision as Correction
-from pipeline.corrections.decisions import Pair
+from pipeline.corrections.decisions import PairDecision
 from pipeline.corrections.file import make_decision, read_lines, write_decisions
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
@@ -223,7 +223,7 @@ def _other_decisions(params: ResolveParams, ids: IdPair) -> list[Correction]:
     others: list[Correction] = []
     for line in read_lines(params.corrections_file):
         decision = line.decision
-        is_on_pair = isinstance(decision, Pair) and id_pair(decision.a, decision.b) == ids
+        is_on_pair = isinstance(decision, PairDecision) and id_pair(decision.a, decision.b) == ids
         if not is_on_pair:
             others.append(decision)
     return others

@@ -8,7 +8,14 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from pipeline.corrections.decisions import Decision, DeleteEntity, Keep, Pair, Rename, SetType
+from pipeline.corrections.decisions import (
+    Decision,
+    DeleteEntity,
+    Keep,
+    PairDecision,
+    Rename,
+    SetType,
+)
 from pipeline.corrections.file import read_lines
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import UsageError
@@ -151,7 +158,7 @@ class Decided:
                     kept.add(match_key(decision.entity))
                 case Keep():
                     pairs.add(_pair_of(decision.entity, decision.other))
-                case Pair():
+                case PairDecision():
                     pairs.add(_pair_of(decision.a, decision.b))
                 case _:
                     pass
