@@ -6,7 +6,7 @@ The text says who wrote to whom and when, and then has the body.
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
@@ -40,13 +40,26 @@ _DIGITS = 16
 _MOST_SAID = 200
 ATTACHMENT = "attachment"
 """The reason of a reject that names the attachments of a mail, which are not read."""
-_FORM = 1
+_FORM = 2
 """Raise this number when the same mail gives another text."""
 _SHOWN = ("From", "To", "Cc", "Date")
 """The headers above the body. The subject is the title."""
 FALLBACKS = ("cp1252",)
 """Encodings of a body whose own is unknown or wrong, and that is not UTF-8."""
 _MOST_NAMED = 20
+_OF_BODY = ("text/plain", "text/html")
+"""The kinds of text of a body; of several forms of one text the first of these is taken."""
+
+
+@dataclass
+class _Parts:
+    """The parts of a mail: ``texts`` of its body, in their order, and names of ``others``.
+
+    ``others`` are not read: attachments, pictures, mails within the mail.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
 
 def mail_converter() -> str:
@@ -70,9 +83,10 @@ def convert_mail(path: Path) -> Conversion:
 
 def conversion_of_mail(mail: EmailMessage) -> Conversion:
     """Return the text, the metadata and the faults of a mail; raises ValueError if it is empty."""
+    parts = _read_parts(mail)
     return Conversion(
-        _text_of(mail), mail_converter(), _header(mail, "Subject"), (), _metadata_of(mail),
-        _faults(mail), _sent_on(mail),
+        _text_of(mail, parts.texts), mail_converter(), _header(mail, "Subject"), (),
+        _metadata_of(mail), _faults(parts.others), _sent_on(mail),
     )  # fmt: skip
 
 
@@ -88,8 +102,8 @@ def convert_mailbox(path: Path) -> Conversion:
     for line, content in enumerate(_mails_of(path), start=1):
         try:
             mail = parser.parsebytes(content)
-            found = _mail_in_box(mail, content, line)
-            faults += [replace(fault, line=line) for fault in _faults(mail)]
+            parts = _read_parts(mail)
+            found = _mail_in_box(mail, parts, content, line)
         except ImportError:
             raise
         except Exception as error:
@@ -98,6 +112,7 @@ def convert_mailbox(path: Path) -> Conversion:
             fact = f"a mail that cannot be read ({in_words(error)[:_MOST_SAID]})"
             faults.append(PartFault("parse", f"{fact}; mend it or take it out", line=line))
             continue
+        faults += [replace(fault, line=line) for fault in _faults(parts.others)]
         before = documents.setdefault(found.key, found)
         if before is not found:
             faults.append(_fault_of_second(found, before))
@@ -127,7 +142,7 @@ def _unquoted(lines: Sequence[bytes]) -> bytes:
     return _QUOTED.sub(rb"\1", b"".join(lines).rstrip(b"\r\n") + b"\n")
 
 
-def _mail_in_box(mail: EmailMessage, content: bytes, line: int) -> PartDocument:
+def _mail_in_box(mail: EmailMessage, parts: _Parts, content: bytes, line: int) -> PartDocument:
     """Return the document of a mail in a mailbox; raises ValueError if it has no headers."""
     if not mail.keys():
         raise ValueError("no headers")
@@ -137,8 +152,9 @@ def _mail_in_box(mail: EmailMessage, content: bytes, line: int) -> PartDocument:
     identity = _OF_READERS.sub(b"", headers.replace(b"\r", b"") + b"\n")
     identity += content[end.end() :] if end else b""
     key = id or hashlib.sha256(identity).hexdigest()[:_DIGITS]
+    text = _text_of(mail, parts.texts)
     return PartDocument(
-        key, line, _text_of(mail), _header(mail, "Subject"), _metadata_of(mail), _sent_on(mail)
+        key, line, text, _header(mail, "Subject"), _metadata_of(mail), _sent_on(mail)
     )
 
 
@@ -150,13 +166,16 @@ def _fault_of_second(found: PartDocument, before: PartDocument) -> PartFault:
     return PartFault("duplicate_id", message, line=found.line)
 
 
-def _text_of(mail: EmailMessage) -> str:
-    """Return the headers that are shown and the body; raises ValueError if there are none."""
-    lines = [f"{name}: {value}" for name in _SHOWN if (value := _header(mail, name))]
-    body = _body_text(mail)
-    if not lines and not body:
+def _text_of(mail: EmailMessage, texts: Sequence[str]) -> str:
+    """Return the headers that are shown and the texts of the body.
+
+    A mail without a body still says who wrote to whom and when. Raises ValueError if there are
+    neither headers nor a body.
+    """
+    headers = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(mail, name)))
+    if not headers and not texts:
         raise ValueError("neither headers nor a body of a mail")
-    return clean("\n".join(lines) + f"\n\n{body}" if body else "")
+    return clean("\n\n".join(filter(None, [headers, *texts])))
 
 
 def _metadata_of(mail: EmailMessage) -> dict[str, str]:
@@ -183,11 +202,76 @@ def _sent_on(mail: EmailMessage) -> str:
         return ""
 
 
-def _body_text(mail: EmailMessage) -> str:
-    """Return the body as text; plain text is preferred to HTML."""
-    part = mail.get_body(("plain", "html"))
-    if part is None:
-        return ""
+def _read_parts(mail: EmailMessage) -> _Parts:
+    """Return the parts of a mail. Raises ValueError if it says that it has parts but has none."""
+    if mail.get_content_maintype() == "multipart" and not mail.is_multipart():
+        raise ValueError("its parts cannot be told apart: the line between them is not there")
+    parts = _Parts()
+    is_one_text = mail.get_content_maintype() == "text" and not mail.is_attachment()
+    if is_one_text and mail.get_content_type() not in _OF_BODY:
+        # A calendar entry or a text in Markdown that is the whole mail.
+        parts.texts.append(_content(mail).strip())
+    else:
+        _add_part(mail, parts)
+    return parts
+
+
+def _add_part(part: Any, parts: _Parts) -> None:
+    """Add a part to those of its mail, with the parts within it."""
+    kind = part.get_content_type()
+    if part.get_content_maintype() == "multipart" and part.is_multipart():
+        within = part.get_payload()
+        if kind == "multipart/alternative":
+            _add_best(within, parts)
+        elif kind == "multipart/related":
+            root, *others = _root_first(part, within)
+            _add_part(root, parts)
+            parts.others += [_name_of(other) for other in others]
+        else:
+            for one in within:
+                _add_part(one, parts)
+    elif kind in _OF_BODY and not part.is_attachment():
+        text = _text_of_part(part)
+        if text:
+            parts.texts.append(text)
+    else:
+        parts.others.append(_name_of(part))
+
+
+def _add_best(alternatives: Sequence[Any], parts: _Parts) -> None:
+    """Add that of several forms of one text that is plain, or else HTML; name what only others
+    have.
+
+    Texts of the other forms say the same, and their pictures belong to these.
+    """
+    best = None
+    for wanted in _OF_BODY:
+        best = best or next((one for one in alternatives if _has_text(one, wanted)), None)
+    for one in alternatives:
+        if one is best:
+            _add_part(one, parts)
+            continue
+        for leaf in one.walk():
+            is_text = leaf.get_content_maintype() == "text" and not leaf.is_attachment()
+            is_picture = leaf.get_content_maintype() == "image" and not leaf.is_attachment()
+            is_of_form = best is not None and (is_text or is_picture)
+            if not leaf.is_multipart() and not is_of_form:
+                parts.others.append(_name_of(leaf))
+
+
+def _has_text(part: Any, kind: str) -> bool:
+    """Return whether a part is or has a text of this kind that is no attachment."""
+    return any(leaf.get_content_type() == kind and not leaf.is_attachment() for leaf in part.walk())
+
+
+def _root_first(related: Any, within: Sequence[Any]) -> list[Any]:
+    """Return related parts, first that to which the others belong (RFC 2387, section 3.2)."""
+    start = related.get_param("start")
+    root = next((part for part in within if start and part["Content-ID"] == start), within[0])
+    return [root, *(part for part in within if part is not root)]
+
+
+def _text_of_part(part: Any) -> str:
     content = _content(part)
     if part.get_content_subtype() == "html":
         content = convert_html(BytesIO(content.encode()))
@@ -203,13 +287,12 @@ def _content(part: Any) -> str:
         return decoded(content, "", FALLBACKS).text
 
 
-def _faults(mail: EmailMessage) -> tuple[PartFault, ...]:
+def _faults(others: Sequence[str]) -> tuple[PartFault, ...]:
     """Return a fault that names the attachments, if there are any."""
-    names = [_name_of(part) for part in mail.iter_attachments()]
-    if not names:
+    if not others:
         return ()
-    more = len(names) - _MOST_NAMED
-    named = ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(others) - _MOST_NAMED
+    named = ", ".join(others[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
     message = f"its attachments are not read ({named}); save them beside it to have them read"
     return (PartFault(ATTACHMENT, message),)
 

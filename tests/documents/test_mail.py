@@ -76,6 +76,64 @@ def test_a_header_that_cannot_be_read_costs_itself_alone(tmp_path: Path, headers
     assert found.text.endswith("The lens is ready.")
 
 
+HEAD = b"From: a@example.org\nSubject: s\nMIME-Version: 1.0\n"
+
+
+def multipart(kind: str, *parts: bytes) -> bytes:
+    """Return a multipart of this kind, without the headers of a mail."""
+    boundary = kind.encode()
+    within = b"".join(b"--" + boundary + b"\n" + part + b"\n" for part in parts)
+    head = b"Content-Type: multipart/" + boundary + b"; boundary=" + boundary
+    return head + b"\n\n" + within + b"--" + boundary + b"--\n"
+
+
+def leaf(kind: str, content: str, name: str = "") -> bytes:
+    named = f"; name={name}" if name else ""
+    return f"Content-Type: {kind}{named}\n\n{content}".encode()
+
+
+PLAIN = leaf("text/plain", "plain")
+HTML = leaf("text/html", "<p>html</p>")
+PDF = leaf("application/pdf", "%PDF", "contract.pdf")
+LOGO = leaf("image/png", "png", "logo.png")
+BODY = "From: a@example.org"
+
+
+@pytest.mark.parametrize(
+    ("content", "texts", "named"),
+    [
+        (multipart("alternative", PLAIN, multipart("mixed", HTML, PDF)), ["plain"], "contract.pdf"),
+        (multipart("mixed", multipart("related", HTML, PDF)), ["html"], "contract.pdf"),
+        (multipart("mixed", multipart("alternative", PLAIN, HTML), PDF), ["plain"], "contract.pdf"),
+        (multipart("alternative", PLAIN, multipart("related", HTML, LOGO)), ["plain"], ""),
+        (multipart("related", HTML, LOGO), ["html"], "logo.png"),
+        (multipart("mixed", PLAIN, PDF, HTML), ["plain", "html"], "contract.pdf"),
+        (multipart("alternative", PDF, LOGO), [], "contract.pdf, logo.png"),
+        (PDF, [], "contract.pdf"),
+        (leaf("text/markdown", "# Lens"), ["# Lens"], ""),
+        (leaf("message/rfc822", "From: b@example.org\n\nInner"), [], "message/rfc822"),
+    ],
+)
+def test_each_part_of_a_mail_is_text_or_named(
+    tmp_path: Path, content: bytes, texts: list[str], named: str
+):
+    found = convert(written(tmp_path, HEAD + content))
+    assert found.text.split("\n\n") == [BODY, *texts]
+    messages = [fault.message for fault in found.faults]
+    expected = f"its attachments are not read ({named}); save them beside it to have them read"
+    assert messages == ([expected] if named else [])
+
+
+@pytest.mark.parametrize("kind", [b"multipart/mixed", b"multipart/mixed; boundary=other"])
+def test_a_mail_whose_parts_cannot_be_told_apart_is_a_reject(tmp_path: Path, kind: bytes):
+    written(tmp_path, HEAD + b"Content-Type: " + kind + b"\n\n--x\n" + PLAIN + b"\n--x--\n")
+    documents, rejects = load_documents(LoadParams(path=str(tmp_path)))
+    assert documents.empty
+    [reject] = rejects.to_dict("records")
+    assert reject["reason"] == "parse"
+    assert "the line between them" in reject["message"]
+
+
 def test_many_attachments_are_one_reject_that_names_some(tmp_path: Path):
     written(tmp_path, mail_of(attached=1000))
     documents, rejects = load_documents(LoadParams(path=str(tmp_path)))

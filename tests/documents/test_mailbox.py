@@ -135,3 +135,13 @@ def test_mails_that_are_there_twice_do_not_keep_the_others_from_the_stores(
         assert (report.outcome, report.exit_code, report.notes) == ("completed", 0, ())
         assert report.load["postgres"]["documents"]["inserted"] == 1
         assert project.verify("fast").agrees
+
+
+def test_a_mail_without_a_body_keeps_its_headers_and_its_attachment_is_named(tmp_path: Path):
+    mail = (
+        b"From: a@example.org\nMessage-ID: <7@example.org>\n"
+        b"Content-Type: application/pdf; name=report.pdf\n\n%PDF\n"
+    )
+    texts, rejects = read(tmp_path, box_of(mail, numbered(2)))
+    assert texts["box.mbox#7@example.org"] == "From: a@example.org"
+    assert [reason for _, reason, _ in rejects] == ["attachment"]
