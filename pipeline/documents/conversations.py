@@ -31,6 +31,8 @@ BROKEN_CHAT = "a conversation of which a message is missing; export it again"
 NO_NAMES = Fault("parse", f"{PEOPLE} of its Slack export cannot be read; mend it")
 _SILENT = frozenset({"channel_join", "channel_leave", "group_join", "group_leave"})
 """Subtypes of messages in Slack that nobody wrote."""
+_DEEPEST_BLOCK = 12
+"""The levels of blocks within blocks that are read. Those of Slack have five."""
 _MARK = re.compile(r"<(?P<sign>[@#!]?)(?P<target>[^<>|]*)(?:\|(?P<label>[^<>]*))?>")
 _UNSAID = frozenset({"system"})
 """Roles in ChatGPT whose messages are not part of what was said."""
@@ -106,8 +108,23 @@ def _said_in_chat(node: Mapping[str, Any]) -> Said | None:
         return None
     parts = content.get("parts")
     parts = parts if isinstance(parts, list) else [content.get("text")]
-    text = "\n".join(part for part in parts if isinstance(part, str)).strip()
+    text = "\n".join(filter(None, map(_text_of_part, parts))).strip()
+    if not text:
+        # Files and pictures of a message have no text here, but they were sent.
+        text = "\n".join(filter(None, map(_mark_of_file, parts)))
     return Said(who, _number(message.get("create_time")), text) if text else None
+
+
+def _text_of_part(part: object) -> str:
+    """Return the text of a part of a message: what was written, or what was heard."""
+    text = part if isinstance(part, str) else _object(part).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _mark_of_file(part: object) -> str:
+    """Return "[image]" for a picture of a message, or "" for a part that is no file."""
+    kind = _object(part).get("content_type")
+    return f"[{kind.removesuffix('_asset_pointer')}]" if isinstance(kind, str) else ""
 
 
 def written(messages: Iterable[Said]) -> str:
@@ -265,8 +282,12 @@ def _said_in_slack(message: Mapping[str, Any], names: Mapping[str, str]) -> Said
         for file in (files if isinstance(files, list) else [])
         if isinstance(file, dict) and file.get("name")
     ]
-    said = _plain(text, names) if isinstance(text, str) else ""
-    said = "\n".join(filter(None, [said.strip(), *(f"[file: {name}]" for name in attached)]))
+    written = text if isinstance(text, str) else ""
+    # Programs often write into blocks alone. Where there is a text, it says the same.
+    written = written.strip() or _text_of_block(message.get("blocks"))
+    texts = [written, *_texts_of_attachments(message.get("attachments"))]
+    plain = [_plain(one, names).strip() for one in texts]
+    said = "\n".join(filter(None, [*plain, *(f"[file: {name}]" for name in attached)]))
     if not said or message.get("subtype") in _SILENT:
         return None
     user = message.get("user")
@@ -275,6 +296,46 @@ def _said_in_slack(message: Mapping[str, Any], names: Mapping[str, str]) -> Said
     candidates = (known, *others)
     who = next((name for name in candidates if isinstance(name, str) and name), "somebody")
     return Said(who, _number(message.get("ts")), said)
+
+
+def _texts_of_attachments(attachments: object) -> list[str]:
+    """Return the texts that a program attached to its message.
+
+    The content of a page behind a link is none of them: nobody said it.
+    """
+    texts: list[str] = []
+    for attachment in attachments if isinstance(attachments, list) else []:
+        found = _object(attachment)
+        if found.get("from_url") or found.get("original_url"):
+            continue
+        told = [found.get("pretext"), found.get("title"), found.get("text")]
+        lines = [line for line in told if isinstance(line, str) and line]
+        in_blocks = _text_of_block(found.get("blocks"))
+        fallback = found.get("fallback")
+        if lines or in_blocks:
+            texts += [*lines, in_blocks]
+        elif isinstance(fallback, str):
+            texts.append(fallback)
+    return texts
+
+
+def _text_of_block(block: object, depth: int = 0) -> str:
+    """Return the texts of a block of a message, or of a list of blocks: one line for each."""
+    if depth > _DEEPEST_BLOCK:
+        return ""
+    if isinstance(block, list):
+        lines = [_text_of_block(one, depth + 1) for one in block]
+        return "\n".join(filter(None, lines))
+    found = _object(block)
+    text = found.get("text")
+    own = text if isinstance(text, str) else _text_of_block(text, depth + 1)
+    fields = _text_of_block(found.get("fields"), depth + 1)
+    elements = found.get("elements")
+    # The elements of a line are its words in bold, its links and so on.
+    line = [
+        _text_of_block(one, depth + 1) for one in (elements if isinstance(elements, list) else [])
+    ]
+    return "\n".join(filter(None, [own, fields, "".join(line)]))
 
 
 def _plain(text: str, names: Mapping[str, str]) -> str:

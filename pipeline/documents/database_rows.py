@@ -353,7 +353,11 @@ def _connection(source: Input) -> Iterator[Any]:
         raise RowsError(f"its url is not that of a database; {_FORM}") from None
     except ImportError:
         raise RowsError("the driver that its url names is not installed; install it") from None
-    is_file = url.drivername.startswith(_SQLITE) and _is_file(url)
+    is_sqlite = url.drivername.startswith(_SQLITE)
+    # The end of a password with an unquoted @ is taken for the host, which messages show.
+    if not is_sqlite and "@" in f"{url.host}{url.database}":
+        raise RowsError("its url has an @ too many; write %40 for an @ in the password")
+    is_file = is_sqlite and _is_file(url)
     # SQLite would make an empty database. Unlike a method of Path, this raises no error for a
     # folder that may not be read, or a share that is away.
     if is_file and not os.path.isfile(str(url.database)):

@@ -197,6 +197,9 @@ def _row_document(
     text = clean(_as_text(fields.pop(source.text, None)))
     if not text.strip():
         return Fault("empty", f"no text in '{source.text}'; fill it or set text")
+    if len(text) > params.max_file_mb * 2**20:
+        message = f"its text has over {params.max_file_mb} MB; split it or set input.max_file_mb"
+        return Fault("too_large", message)
     fields.pop(source.id, None)
     given = " ".join(_as_text(fields.pop(source.title, None)).split())
     title = title_of(text, file.name, given=given, headings=False, order=params.title_order)

@@ -246,16 +246,17 @@ class RequestedRuns:
         run ``besides``.
 
         A run without a known cost counts with its ceiling. One that several keys requested counts
-        whole for each.
+        whole for each. A run that has not begun counts whenever it was requested: it will spend
+        its ceiling today.
         """
         today = _today()
+        to_come = [*_read_all(self.folder / WAITING), *_read_all(self.folder / STARTING)]
+        begun = [run for run in _read_all(self.folder / BEGUN, today) if run.day == today]
         spent = 0.0
-        for place in PLACES:
-            for requested in _read_all(self.folder / place, today):
-                is_counted = requested.day == today and requested.id != besides
-                is_of_key = key is None or key in requested.keys
-                if is_counted and is_of_key:
-                    spent += self._cost_of(requested)
+        for requested in to_come + begun:
+            is_of_key = key is None or key in requested.keys
+            if requested.id != besides and is_of_key:
+                spent += self._cost_of(requested)
         return spent
 
     def _cost_of(self, requested: RequestedRun) -> float:

@@ -236,3 +236,54 @@ def test_columns_of_records_may_differ_by_file(tmp_path: Path):
     found = documents.set_index("source")["title"].to_dict()
     assert found == {"b.csv#8": "Light", "crm/a.csv#7": "Lens"}
     assert reasons == {}
+
+
+def test_a_question_that_was_spoken_and_a_message_of_pictures_alone_are_said(tmp_path: Path):
+    heard = {"content_type": "audio_transcription", "text": "Who lit the lamp?"}
+    picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-1"}
+    chat = {
+        **CHAT,
+        "current_node": "drawn",
+        "mapping": {
+            "spoken": node("spoken", None, "user", heard, picture),
+            "drawn": node("drawn", "spoken", "assistant", picture),
+        },
+    }
+    write(tmp_path, {"conversations.json": [chat]})
+    documents, _ = read(tmp_path)
+    assert documents["text"].tolist() == [
+        "user, 2024-05-03 10:15:\nWho lit the lamp?\n\nassistant, 2024-05-03 10:15:\n[image]"
+    ]
+
+
+def test_messages_of_slack_in_blocks_and_attachments_alone_are_said(tmp_path: Path):
+    bold = {"type": "text", "text": "lamp", "style": {"bold": True}}
+    rich = [{"type": "rich_text_section", "elements": [{"type": "text", "text": "The "}, bold]}]
+    section = {"text": {"type": "mrkdwn", "text": "By <@U1>"}, "fields": [{"text": "Field"}]}
+    messages = [
+        {"user": "U1", "ts": "1714730001", "text": "", "blocks": [{"elements": rich}]},
+        {"user": "U1", "ts": "1714730002", "text": "", "blocks": [section]},
+        {"username": "bot", "ts": "1714730003", "text": "Alert",
+         "attachments": [{"title": "Lamp out", "text": "Since noon", "fallback": "Lamp out"}]},
+        {"username": "bot", "ts": "1714730004", "attachments": [{"fallback": "Lamp on again"}]},
+        {"user": "U1", "ts": "1714730005", "text": "See the page",
+         "attachments": [{"from_url": "https://example.org", "text": "Text of the page"}]},
+    ]  # fmt: skip
+    write(tmp_path, {**EXPORT, "light/2024-05-03.json": messages})
+    documents, _ = read(tmp_path)
+    text = documents.set_index("source").loc["light/2024-05-03.json"]["text"]
+    said = [block.split(":\n")[1] for block in text.split("\n\n")]
+    assert said == [
+        "The lamp", "By @Mira Vale\nField", "Alert\nLamp out\nSince noon", "Lamp on again",
+        "See the page",
+    ]  # fmt: skip
+
+
+def test_blocks_within_blocks_without_end_cost_no_crash(tmp_path: Path):
+    block: dict[str, Any] = {"text": "deep"}
+    for _ in range(200):
+        block = {"elements": [block]}
+    messages = [{"user": "U1", "ts": "1714730001", "text": "", "blocks": [block]}]
+    write(tmp_path, {**EXPORT, "light/2024-05-03.json": messages})
+    documents, _ = read(tmp_path)
+    assert "light/2024-05-04.json" in set(documents["source"])

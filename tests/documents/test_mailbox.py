@@ -144,4 +144,4 @@ def test_a_mail_without_a_body_keeps_its_headers_and_its_attachment_is_named(tmp
     )
     texts, rejects = read(tmp_path, box_of(mail, numbered(2)))
     assert texts["box.mbox#7@example.org"] == "From: a@example.org"
-    assert [reason for _, reason, _ in rejects] == ["attachment"]
+    assert [reason for _, _, reason in rejects] == ["attachment"]

@@ -78,12 +78,22 @@ def test_a_run_whose_process_is_going_or_has_begun_one_is_not_begun_again(
     assert (found.state, found.run) == (BEGUN, "99990101T000000.000000-done")
 
 
-def test_a_run_counts_on_the_day_on_which_it_begins(requested: RequestedRuns):
+def test_a_run_that_waits_since_yesterday_counts_today(requested: RequestedRuns):
     first = requested.add("index", "a", True, Ceilings(per_run=4.0))
     requested.put(replace(first, day="20000101"))
-    assert requested.spent_today() == 0.0
+    os.utime(requested.folder / WAITING / f"{first.id}.json", (0, 0))
+    assert requested.spent_today() == 4.0
+    with pytest.raises(BudgetError):
+        requested.add("claims", "a", True, Ceilings(per_day=4.0))
     assert requested.take() is not None
     assert requested.spent_today() == 4.0
+
+
+def test_a_run_that_began_yesterday_does_not_count_today(requested: RequestedRuns):
+    first = requested.add("index", "a", True, Ceilings(per_run=4.0))
+    requested.put(replace(first, day="20000101", state=BEGUN))
+    (requested.folder / WAITING / f"{first.id}.json").unlink(missing_ok=True)
+    assert requested.spent_today() == 0.0
 
 
 def test_a_request_that_a_permitted_run_serves_needs_nothing_of_the_day(requested: RequestedRuns):
