@@ -27,7 +27,7 @@ from harness import command, print_table
 from benchmarks.bm25 import rankings
 from benchmarks.made_set import QUESTIONS_FILE, UNANSWERABLE_FILE, read_lines, write_set
 from benchmarks.sets import SEED, SETS, made_set
-from pipeline.evaluation.compare import paired_bootstrap
+from pipeline.evaluation.compare import bootstrap_pairs
 from pipeline.evaluation.questions import Passage, compute_metrics, rank_gold
 from pipeline.project import Project
 from pipeline.settings.init import init_project
@@ -183,7 +183,7 @@ def summary(evaluation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _with_interval(values: Sequence[float]) -> str:
-    interval = paired_bootstrap(np.array(values)[:, None])[0]
+    interval = bootstrap_pairs(np.array(values)[:, None])[0]
     return f"{interval.difference:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
@@ -225,7 +225,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
 
 def _difference(values: Sequence[tuple[float, float, str]]) -> dict[str, Any]:
     changes = np.array([new - old for old, new, _ in values])
-    interval = paired_bootstrap(changes[:, None])[0]
+    interval = bootstrap_pairs(changes[:, None])[0]
     worse = [id for old, new, id in values if new < old]
     return {
         "questions": len(values),

@@ -175,7 +175,7 @@ def _compare(
     root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool
 ) -> None:
     with report_errors(root, as_json):
-        from pipeline.evaluation.compare import compare, comparison_table
+        from pipeline.evaluation.compare import compare, format_comparison
         from pipeline.evaluation.results import read_evaluation
 
         a, b = map(read_evaluation, files)
@@ -185,12 +185,12 @@ def _compare(
     if as_json:
         print_json(compared.to_json())
     else:
-        print(comparison_table(compared))
+        print(format_comparison(compared))
 
 
 def _show(found: "Evaluation | AnswerEvaluation", as_json: bool) -> None:
-    from pipeline.evaluation.compare import evaluation_table, left_out_lines
     from pipeline.evaluation.results import Evaluation
+    from pipeline.evaluation.tables import describe_left_out, format_evaluation
 
     if not isinstance(found, Evaluation):
         from pipeline.cli.evaluate_answers import print_answers
@@ -200,8 +200,8 @@ def _show(found: "Evaluation | AnswerEvaluation", as_json: bool) -> None:
     if as_json:
         print_json(found.to_json())
     else:
-        print(evaluation_table(found))
-    print_aside(*left_out_lines(found), *found.notes)
+        print(format_evaluation(found))
+    print_aside(*describe_left_out(found), *found.notes)
 
 
 def _write_page(found: "Evaluation | AnswerEvaluation", html: Path) -> None:
@@ -230,10 +230,10 @@ def _find_worse(
 ) -> list[str]:
     """Return a line for each mode whose metric fell by more than ``points`` hundredths, or is
     missing now. ``before`` has the metrics of the baseline by mode."""
-    from pipeline.evaluation.compare import fallen
+    from pipeline.evaluation.compare import describe_falls
     from pipeline.evaluation.results import stored
 
-    return fallen(before, stored("", found.to_json()).modes, metric, points)
+    return describe_falls(before, stored("", found.to_json()).modes, metric, points)
 
 
 def _read_numbers(ks: str | None) -> list[int] | None:

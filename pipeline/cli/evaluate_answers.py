@@ -25,10 +25,10 @@ def print_plan(project: "Project", questions: Path, setup: "AnswerSetup", as_jso
 def print_answers(found: "AnswerEvaluation", as_json: bool) -> None:
     """Print the evaluation; its price and what is in no figure on stderr."""
     from pipeline.evaluation.answer_table import answer_table, failure_lines, usage_line
-    from pipeline.evaluation.compare import left_out_lines
+    from pipeline.evaluation.tables import describe_left_out
 
     if as_json:
         print_json(found.to_json())
     else:
         print(answer_table(found))
-    print_aside(*left_out_lines(found), *failure_lines(found), *found.notes, usage_line(found))
+    print_aside(*describe_left_out(found), *failure_lines(found), *found.notes, usage_line(found))

@@ -6,7 +6,7 @@ import pandas as pd
 
 from pipeline.errors import counted
 from pipeline.evaluation.answer_results import AnswerEvaluation
-from pipeline.evaluation.compare import MOST_LEFT_OUT, MOST_TYPES
+from pipeline.evaluation.tables import MOST_LEFT_OUT, MOST_TYPES
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "exact_match": ("answer", "exact"),

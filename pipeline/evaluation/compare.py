@@ -1,4 +1,4 @@
-"""Comparison of two evaluations of the same questions, and evaluations as tables of text.
+"""Compare two evaluations of the same questions.
 
 A bootstrap tells whether a difference is more than chance. Percentile intervals: Efron and
 Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 15.4.
@@ -6,7 +6,7 @@ Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 15.4.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,30 +15,24 @@ from pipeline.errors import UsageError, counted
 from pipeline.evaluation.results import (
     ANSWER_MEASURES,
     TOKEN_COLUMNS,
-    Evaluation,
     StoredEvaluation,
     Values,
 )
 
-if TYPE_CHECKING:
-    from pipeline.evaluation.answer_results import AnswerEvaluation
-
 RESAMPLES = 10_000
-"""The standard error of a p-value of 0.05 is then 0.002."""
+"""The standard error of a two-sided p-value of 0.05 is then 0.003."""
 AT_ONCE = 500
 """Resamples that are held in memory together."""
 SEED = 20_240_229
 """Any number would do; it is fixed, so that a comparison can be repeated."""
-BOUND_DIGITS = 12
+MEAN_DIGITS = 12
 """Decimals of a resampled mean: fewer than a float has, more than a comparison shows."""
 DIGITS = 6
 """Decimals of a value in a comparison."""
-MOST_TYPES = 12
-"""Most types of questions in a table of text."""
-MOST_LEFT_OUT = 5
-"""Most questions with unknown gold that are listed."""
-LONGEST_NAME = 80
-"""Most characters of the gold of a question in a table of text."""
+POINT_DIGITS = 6
+"""Decimals of the points by which a metric fell."""
+HIDDEN_METRICS = frozenset(TOKEN_COLUMNS) - {"prompt_tokens"}
+"""Metrics that a comparison as text leaves out: the tokens of single sections."""
 QuestionKey = tuple[str, str]
 """The id and the text of a question, by which the questions of two evaluations are paired."""
 
@@ -57,7 +51,7 @@ class Interval:
     p: float
 
 
-def paired_bootstrap(
+def bootstrap_pairs(
     differences: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED
 ) -> list[Interval]:
     """Return an interval for each column of ``differences``, which has one row per question.
@@ -77,7 +71,7 @@ def paired_bootstrap(
         sums.append(counts @ differences)
     means = np.concatenate(sums) / n_questions
     # A mean of 0 must be exactly 0, in whatever order a machine adds the values.
-    means = means.round(BOUND_DIGITS)
+    means = means.round(MEAN_DIGITS)
     columns = zip(differences.T, means.T, strict=True)
     return [
         _compute_interval(metric_differences, metric_means)
@@ -132,16 +126,16 @@ def compare(a: StoredEvaluation, b: StoredEvaluation, against: str | None = None
     if against is not None and against not in a.rows:
         raise UsageError(f"{a.name}: has no mode '{against}'; it has {', '.join(a.rows)}")
     rows: list[dict[str, Any]] = []
-    for mode, rows_of_b in b.rows.items():
-        rows_of_a = a.rows.get(against or mode)
-        if rows_of_a is not None:
-            rows += _compare_mode(mode, rows_of_a, rows_of_b)
+    for mode, values_of_b in b.rows.items():
+        values_of_a = a.rows.get(against or mode)
+        if values_of_a is not None:
+            rows += _compare_mode(mode, values_of_a, values_of_b)
     if not rows:
         raise UsageError(
             f"{a.name} and {b.name} share no mode, question or metric; evaluate the same questions"
         )
-    questions_of_a = _questions_of_all_modes(a)
-    questions_of_b = _questions_of_all_modes(b)
+    questions_of_a = _collect_questions(a)
+    questions_of_b = _collect_questions(b)
     return Comparison(
         a=a.name,
         b=b.name,
@@ -152,14 +146,14 @@ def compare(a: StoredEvaluation, b: StoredEvaluation, against: str | None = None
     )
 
 
-def _questions_of_all_modes(evaluation: StoredEvaluation) -> set[QuestionKey]:
+def _collect_questions(evaluation: StoredEvaluation) -> set[QuestionKey]:
     questions: set[QuestionKey] = set()
     for rows_of_mode in evaluation.rows.values():
         questions.update(rows_of_mode)
     return questions
 
 
-def fallen(
+def describe_falls(
     baseline: Mapping[str, Values], now: Mapping[str, Values], metric: str, points: float
 ) -> list[str]:
     """Return a message for each mode whose metric has fallen by more than ``points``.
@@ -182,7 +176,7 @@ def fallen(
             messages.append(f"{was} and is not measured now")
             continue
         # Rounded, so that a fall of exactly `points` is allowed in spite of binary fractions.
-        points_fallen = round(100 * (baseline_value - value_now), DIGITS)
+        points_fallen = round(100 * (baseline_value - value_now), POINT_DIGITS)
         if points_fallen > points:
             messages.append(f"{mode}: {metric} fell from {baseline_value:.3f} to {value_now:.3f}")
     return messages
@@ -195,21 +189,21 @@ def _compare_mode(
 
     A metric is compared over the questions that have it in both.
     """
-    questions_by_metric = _share_questions(a, b)
+    questions_by_metric = _find_shared_questions(a, b)
     # Metrics of the same questions are compared together, as they share their resamples.
     metrics_by_questions: dict[tuple[QuestionKey, ...], list[str]] = {}
     for metric, questions in questions_by_metric.items():
-        same_questions = metrics_by_questions.setdefault(tuple(questions), [])
-        same_questions.append(metric)
+        metrics_of_these = metrics_by_questions.setdefault(tuple(questions), [])
+        metrics_of_these.append(metric)
     row_by_metric: dict[str, dict[str, Any]] = {}
     for questions, metrics in metrics_by_questions.items():
         for row in _compare_metrics(a, b, questions, metrics):
             row_by_metric[row["metric"]] = {"mode": mode, **row}
-    in_order = sorted(questions_by_metric, key=_place_of_metric)
-    return [row_by_metric[metric] for metric in in_order]
+    metrics_in_order = sorted(questions_by_metric, key=_rank_metric)
+    return [row_by_metric[metric] for metric in metrics_in_order]
 
 
-def _share_questions(
+def _find_shared_questions(
     a: Mapping[QuestionKey, Values], b: Mapping[QuestionKey, Values]
 ) -> dict[str, list[QuestionKey]]:
     """Return for each metric the questions that have it on both sides, sorted."""
@@ -222,11 +216,14 @@ def _share_questions(
     return questions_by_metric
 
 
-def _place_of_metric(metric: str) -> int:
-    """Return the place of a metric in a comparison: tokens come last."""
+def _rank_metric(metric: str) -> int:
+    """Return the key that sorts metrics: those of passages, of answers, and tokens at last.
+
+    Measures of answers have the order of ANSWER_MEASURES.
+    """
     if metric in TOKEN_COLUMNS:
         return len(ANSWER_MEASURES)
-    return ANSWER_MEASURES.index(metric) if metric in ANSWER_MEASURES else 0
+    return ANSWER_MEASURES.index(metric) if metric in ANSWER_MEASURES else -1
 
 
 def _compare_metrics(
@@ -236,9 +233,9 @@ def _compare_metrics(
     metrics: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each metric; all questions have all of them."""
-    values_a = _as_array(a, questions, metrics)
-    values_b = _as_array(b, questions, metrics)
-    intervals = paired_bootstrap(values_b - values_a)
+    values_a = _make_array(a, questions, metrics)
+    values_b = _make_array(b, questions, metrics)
+    intervals = bootstrap_pairs(values_b - values_a)
     means_a = values_a.mean(axis=0).tolist()
     means_b = values_b.mean(axis=0).tolist()
     by_metric = zip(metrics, means_a, means_b, intervals, strict=True)
@@ -250,7 +247,7 @@ def _compare_metrics(
         yield row
 
 
-def _as_array(
+def _make_array(
     side: Mapping[QuestionKey, Values],
     questions: Sequence[QuestionKey],
     metrics: Sequence[str],
@@ -263,56 +260,18 @@ def _as_array(
     return np.array(rows)
 
 
-def evaluation_table(evaluation: Evaluation) -> str:
-    """Return the evaluation as text, a line per mode, in all and then by type of question.
-
-    A line has recall and all-gold at each k, tokens of the prompt and, in all, the latency.
-    """
-    n_questions = counted(len(evaluation.questions), "question")
-    lines = [f"{n_questions}, {_describe_setup(evaluation)}", ""]
-    lines += _mode_lines(evaluation.summary(), evaluation)
-    types = evaluation.by_type()
-    shown_types = list(types.items())[:MOST_TYPES]
-    for type, means in shown_types:
-        # Every mode has the same questions, so the number of the first one is that of all.
-        of_type = counted(int(means["questions"].iloc[0]), "question")
-        lines += ["", f"{evaluation.setup.by}: {type or 'none'}, {of_type}"]
-        lines += _mode_lines(means, evaluation)
-    n_more = len(types) - MOST_TYPES
-    if n_more > 0:
-        more = f"... and {n_more} more values of '{evaluation.setup.by}': --json has them"
-        lines += ["", more]
-    return "\n".join(lines)
-
-
-def left_out_lines(evaluation: "Evaluation | AnswerEvaluation") -> list[str]:
-    """Return lines on the questions that are in no figure, and the reasons."""
-    left_out = evaluation.left_out
-    if not left_out:
-        return []
-    total = counted(len(left_out) + len(evaluation.questions), "question")
-    lines = [f"unknown gold: {len(left_out):,} of {total} in no figure"]
-    for left in left_out[:MOST_LEFT_OUT]:
-        gold, reason = next(iter(left.unknown.items()))
-        question = f"line {left.question.line}, {left.question.id}"
-        name = _clip_to_line(gold.name)
-        lines.append(f"  {question}: {gold.kind} '{name}': {reason}")
-    n_more = len(left_out) - MOST_LEFT_OUT
-    if n_more > 0:
-        lines.append(f"  ... and {n_more:,} more: --json has them")
-    return lines
-
-
-def comparison_table(comparison: Comparison) -> str:
+def format_comparison(comparison: Comparison) -> str:
     """Return the comparison as text, a line per mode and metric.
 
-    Of the tokens only those of the prompt are shown; --json has the others.
+    Of the tokens only those of the prompt are shown, unless nothing else was compared; --json has
+    the others.
     """
-    hidden_metrics = set(TOKEN_COLUMNS) - {"prompt_tokens"}
-    is_hidden = comparison.rows["metric"].isin(hidden_metrics)
-    rows = comparison.rows[~is_hidden]
+    rows = comparison.rows
+    is_hidden = rows["metric"].isin(HIDDEN_METRICS)
+    if not is_hidden.all():
+        rows = rows[~is_hidden]
     # A column is at least as wide as its heading.
-    mode_width = max(len("metric"), *rows["mode"].str.len())
+    mode_width = max(len("mode"), *rows["mode"].str.len())
     metric_width = max(len("metric"), *rows["metric"].str.len())
     against = f" (mode {comparison.against})" if comparison.against else ""
     head = (
@@ -350,56 +309,3 @@ def _format_numbers(row: Mapping[Any, Any]) -> str:
     leaves_zero_out = row["low"] > 0 or row["high"] < 0
     star = " *" if leaves_zero_out else ""
     return f"{columns} {row['p']:>7.4f}{star:<2}"
-
-
-def _describe_setup(evaluation: Evaluation) -> str:
-    workflow = evaluation.stores.get("workflow")
-    embedding = evaluation.stores.get("embedding", {}).get("model")
-    keywords = "the chat model's keywords" if evaluation.setup.keywords else "no chat model"
-    return f"workflow {workflow}, embedding {embedding}, {keywords}"
-
-
-def _mode_lines(means: pd.DataFrame, evaluation: Evaluation) -> list[str]:
-    """Return two lines of headings and a line per mode; columns have fixed widths.
-
-    Columns of the same kind of metric stand together. The first heading names the kind, the second
-    one the number of passages: recall@ above 2 and 5 stands for recall@2 and recall@5.
-    """
-    metrics_of_kind: dict[str, list[str]] = {}
-    for kind in ("recall@", "all_gold@"):
-        metrics_of_kind[kind] = [name for name in evaluation.metrics if name.startswith(kind)]
-    is_timed = "p50_ms" in means
-    lines = _mode_headings(metrics_of_kind, is_timed)
-    for mode, row in zip(means.index, means.to_dict("records"), strict=True):
-        line = f"{mode:<7}"
-        for metrics in metrics_of_kind.values():
-            line += "  "
-            for metric in metrics:
-                line += f"{row[metric]:>7.3f}"
-        line += f"{row['prompt_tokens']:>10,.0f}{row['cut']:>6.1f}"
-        if is_timed:
-            line += f"{row['p50_ms']:>9,.1f}{row['p95_ms']:>9,.1f}"
-        lines.append(line)
-    return [line.rstrip() for line in lines]
-
-
-def _mode_headings(metrics_of_kind: Mapping[str, Sequence[str]], is_timed: bool) -> list[str]:
-    """Return the two lines of headings above the lines of modes."""
-    upper = " " * 7
-    lower = f"{'mode':<7}"
-    for kind, metrics in metrics_of_kind.items():
-        upper += f"   {kind:<{7 * len(metrics) - 1}}"
-        lower += "  "
-        for metric in metrics:
-            lower += f"{metric.removeprefix(kind):>7}"
-    upper += f"   {'tokens':<14}"
-    lower += f"{'prompt':>10}{'cut':>6}"
-    if is_timed:
-        upper += "     latency, ms"
-        lower += f"{'p50':>9}{'p95':>9}"
-    return [upper, lower]
-
-
-def _clip_to_line(name: str) -> str:
-    line = " ".join(name.split())
-    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}..."

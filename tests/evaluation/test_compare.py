@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.evaluation.compare import compare, comparison_table, fallen, paired_bootstrap
+from pipeline.evaluation.compare import bootstrap_pairs, compare, describe_falls, format_comparison
 from pipeline.evaluation.results import StoredEvaluation, read_evaluation
 
 
@@ -29,13 +29,13 @@ def test_the_interval_holds_the_true_difference_as_often_as_it_says():
     truth, held = 0.1, 0
     for _ in range(300):
         drawn = random.choice([-1.0, 0.0, 1.0], p=[0.2, 0.5, 0.3], size=(80, 1))
-        (interval,) = paired_bootstrap(drawn, resamples=1000)
+        (interval,) = bootstrap_pairs(drawn, resamples=1000)
         held += interval.low <= truth <= interval.high
     assert 0.90 <= held / 300 <= 0.99
 
 
 def test_a_sure_difference_is_significant_and_none_is_not():
-    sure, none = paired_bootstrap(np.array([[0.5, 0.0]] * 30 + [[0.4, 0.0]] * 30))
+    sure, none = bootstrap_pairs(np.array([[0.5, 0.0]] * 30 + [[0.4, 0.0]] * 30))
     assert sure.low > 0.4
     assert sure.p < 0.001
     assert (none.difference, none.low, none.high, none.p) == (0, 0, 0, 1)
@@ -43,7 +43,7 @@ def test_a_sure_difference_is_significant_and_none_is_not():
 
 def test_the_order_of_a_and_b_turns_the_interval_round():
     drawn = np.random.default_rng(3).choice([-0.5, 0.0, 1 / 3], size=(50, 1))
-    (there,), (back,) = paired_bootstrap(drawn), paired_bootstrap(-drawn)
+    (there,), (back,) = bootstrap_pairs(drawn), bootstrap_pairs(-drawn)
     assert there.p == back.p
     assert np.allclose(
         [there.difference, there.low, there.high], [-back.difference, -back.high, -back.low]
@@ -52,8 +52,8 @@ def test_the_order_of_a_and_b_turns_the_interval_round():
 
 def test_the_same_input_gives_the_same_and_columns_do_not_meddle():
     drawn = np.random.default_rng(5).normal(size=(40, 3))
-    assert paired_bootstrap(drawn) == paired_bootstrap(drawn.copy())
-    assert paired_bootstrap(drawn)[1] == paired_bootstrap(drawn[:, 1:2])[0]
+    assert bootstrap_pairs(drawn) == bootstrap_pairs(drawn.copy())
+    assert bootstrap_pairs(drawn)[1] == bootstrap_pairs(drawn[:, 1:2])[0]
 
 
 def test_modes_are_compared_with_themselves_or_against_one():
@@ -69,7 +69,15 @@ def test_modes_are_compared_with_themselves_or_against_one():
     assert against.rows["mode"].unique().tolist() == ["naive", "graph"]
     assert against.rows["b"].iloc[2] == 1
     assert json.dumps(against.to_json()) == json.dumps(compare(a, b, "naive").to_json())
-    assert "only in b: 1" in comparison_table(compared)
+    assert "only in b: 1" in format_comparison(compared)
+
+
+def test_tokens_are_shown_where_nothing_else_was_compared():
+    questions = {("1", "Who?"): {"entity_tokens": 10.0}, ("2", "Who?"): {"entity_tokens": 20.0}}
+    one = StoredEvaluation("one", {"local": {}}, {"local": questions})
+    text = format_comparison(compare(one, one))
+    assert "local  entity_tokens" in text
+    assert "2 questions in both" in text
 
 
 def test_evaluations_with_nothing_in_common_cannot_be_compared():
@@ -94,15 +102,22 @@ def test_a_question_whose_text_has_changed_is_another():
 @pytest.mark.parametrize(("now", "falls"), [(0.88, False), (0.8799, True), (0.95, False)])
 def test_two_points_are_allowed_and_no_more(now: float, falls: bool):
     assert (
-        bool(fallen({"naive": {"recall@10": 0.90}}, {"naive": {"recall@10": now}}, "recall@10", 2))
+        bool(
+            describe_falls(
+                {"naive": {"recall@10": 0.90}}, {"naive": {"recall@10": now}}, "recall@10", 2
+            )
+        )
         == falls
     )
 
 
 def test_a_mode_that_is_gone_has_fallen():
-    assert "is not measured now" in fallen({"naive": {"recall@10": 0.9}}, {}, "recall@10", 2)[0]
+    assert (
+        "is not measured now"
+        in describe_falls({"naive": {"recall@10": 0.9}}, {}, "recall@10", 2)[0]
+    )
     with pytest.raises(UsageError, match="no mode has recall@7"):
-        fallen({"naive": {"recall@10": 0.9}}, {}, "recall@7", 2)
+        describe_falls({"naive": {"recall@10": 0.9}}, {}, "recall@7", 2)
 
 
 @pytest.mark.parametrize(

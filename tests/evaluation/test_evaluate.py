@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.evaluation.compare import evaluation_table, left_out_lines
 from pipeline.evaluation.page import page
 from pipeline.evaluation.results import Evaluation
+from pipeline.evaluation.tables import describe_left_out, format_evaluation
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 
@@ -113,7 +113,7 @@ def test_results_are_grouped_by_type(evaluation: Evaluation):
     by_type = evaluation.to_json()["types"]
     assert set(by_type) == {"", "one", "two", HOSTILE}
     assert by_type["two"]["naive"]["questions"] == 1
-    table = evaluation_table(evaluation)
+    table = format_evaluation(evaluation)
     assert "type: two, 1 question" in table
     assert "type: none, 1 question" in table
 
@@ -141,7 +141,7 @@ def test_unknown_gold_is_told_and_is_no_miss(project: ProjectFolder):
         "no chunk holds this text",
         "no chunk with this id",
     ]
-    lines = left_out_lines(found)
+    lines = describe_left_out(found)
     assert lines[0] == "unknown gold: 4 of 5 questions in no figure"
     assert "line 2, 2: document 'gone.txt'" in lines[1]
     assert "Unknown gold: 4 questions" in page(found)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluation.compare import fallen
+from pipeline.evaluation.compare import describe_falls
 from pipeline.evaluation.results import MODES, read_evaluation
 from tests.evaluation.sample import (
     BASELINES,
@@ -34,7 +34,7 @@ def test_no_mode_is_worse_than_the_baseline(sample: ProjectFolder):
     assert not evaluation.left_out
     assert len(evaluation.questions) == size(13, 50)
     assert set(baseline) == set(MODES), "a mode is new or gone: make baseline"
-    assert fallen(baseline, figures(evaluation), METRIC, POINTS) == []
+    assert describe_falls(baseline, figures(evaluation), METRIC, POINTS) == []
 
 
 def test_a_small_prompt_shows_the_passages_that_a_large_one_shows_first(sample: ProjectFolder):
@@ -78,7 +78,7 @@ def test_a_mode_that_is_made_worse_is_seen(sample: ProjectFolder):
     worse = measured(sample, FEW_TOKENS, modes=["naive"])
     assert worse.results["cut"].mean() > 1
     baseline = {"naive": read_evaluation(BASELINES[EVERY]).modes["naive"]}
-    said = fallen(baseline, figures(worse), METRIC, POINTS)
+    said = describe_falls(baseline, figures(worse), METRIC, POINTS)
     assert len(said) == 1
     assert "naive: recall@10 fell from 0." in said[0]
 
