@@ -8,7 +8,7 @@ from pipeline.contract.conditions import Conditions
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest, build_request
-from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES, Mode
+from pipeline.settings.query_fields import PASSAGE_MODES, SHARED_DATA_MODES, Mode
 from pipeline.settings.query_options import QuerySettings
 
 RECORDS = ("top_k", "chunk_top_k", "related_chunk_number", "primer_reports")
@@ -51,7 +51,7 @@ class Caller:
     def may_ask(self, mode: Mode) -> bool:
         """Return whether the caller may use this mode."""
         named = self.modes is None or mode in self.modes
-        return named and (not self.where or mode not in GRAPH_MODES)
+        return named and (not self.where or mode not in SHARED_DATA_MODES)
 
     def usual_mode(self, default: Mode) -> Mode:
         """Return the mode for a question that names none; ``default`` is the project's mode.
@@ -118,7 +118,7 @@ def _refuse_mode(caller: Caller, mode: Mode) -> None:
     if caller.may_ask(mode):
         return
     modes = [one for one in caller.modes or get_args(Mode) if caller.may_ask(one)]
-    reason = f", for {MADE_OF_ALL}" if caller.where and mode in GRAPH_MODES else ""
+    reason = f", for {MADE_OF_ALL}" if caller.where and mode in SHARED_DATA_MODES else ""
     raise _refused(f"mode '{mode}'", f"ask with one of: {', '.join(modes) or 'none'}", reason)
 
 

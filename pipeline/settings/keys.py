@@ -5,7 +5,7 @@ Faults stop the server; warnings are printed.
 
 from collections.abc import Iterator
 
-from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
+from pipeline.settings.query_fields import PASSAGE_MODES, SHARED_DATA_MODES
 from pipeline.settings.schema import KeySettings, RightsSettings, ServeSettings, Settings
 from pipeline.settings.validation import did_you_mean
 
@@ -55,7 +55,7 @@ def key_warnings(serve: ServeSettings) -> Iterator[str]:
                 " new one with 'openssl rand -base64 32'"
             )
     for where, one in rights_by_place(serve).items():
-        refused = [mode for mode in one.modes or () if one.where and mode in GRAPH_MODES]
+        refused = [mode for mode in one.modes or () if one.where and mode in SHARED_DATA_MODES]
         if refused:
             yield (
                 f"{where}.modes: with where, {', '.join(refused)} cannot be asked; remove these"
@@ -155,7 +155,7 @@ def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) 
     if rights.run_cost_per_day is not None and not rights.writer:
         yield (f"{where}.run_cost_per_day: only a writer requests runs; add writer, or remove it")
     modes = serve.allow.modes if rights.modes is None else rights.modes
-    if rights.where and modes and GRAPH_MODES.issuperset(modes):
+    if rights.where and modes and SHARED_DATA_MODES.issuperset(modes):
         fact = f"{where}.modes: with where none of these can be asked: {', '.join(modes)}"
         yield f"{fact}; add one of: {', '.join(PASSAGE_MODES)}"
     if rights.view:

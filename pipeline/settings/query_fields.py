@@ -1,7 +1,7 @@
-"""The options of a query, each defined once.
+"""Define the options of a query, each once.
 
-``QueryFields`` has the options for which settings.yaml gives defaults. ``RequestFields`` has those
-that only a request can give. Four things are made from them:
+``QueryFields`` has the options with a default, which settings.yaml may replace. ``RequestFields``
+has those that only a request can give. Four things are made from them:
 
 - the models that check settings and requests (``settings/query_options.py``,
   ``query/request.py``), and with them the bodies of the HTTP API,
@@ -26,13 +26,13 @@ The first is the default of a caller who sees some documents only."""
 REPORT_MODES: frozenset[Mode] = frozenset({"community", "drift"})
 """Modes that read community reports, and ask a chat model about them before the answer. Without
 the model they find no text units."""
-GRAPH_MODES = frozenset(MODES) - {*PASSAGE_MODES, "bypass"}
+SHARED_DATA_MODES = frozenset(MODES) - {*PASSAGE_MODES, "bypass"}
 """Modes that read data made from several documents; ``bypass`` reads no document at all."""
 MODES_FOR_TOOLS: Mapping[str, str] = {
     "naive": "passages that read like the question",
-    "local": "about the things it names",
-    "global": "about its themes",
-    "hybrid": "both",
+    "local": "about the things that the question names",
+    "global": "about the question's themes",
+    "hybrid": "local and global",
     "mix": "hybrid and naive",
     "graph": "passages that several steps of the graph lead to",
     "community": "reports on all the collection, for questions about it as a whole",
@@ -61,7 +61,8 @@ class Limits:
     min_length: int | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Return the schema of the type with these limits. Its name is a protocol of pydantic."""
+        """Return the schema of the type with these limits. pydantic calls this method by its
+        name."""
         limits = {name: limit for name, limit in asdict(self).items() if limit is not None}
         return {**handler(source), **limits}
 
@@ -70,10 +71,12 @@ class Limits:
 class Description:
     """The texts about an option, and its names on the command line.
 
-    ``help`` is shown by ``graphmill query --help``, ``page`` in docs/query-options.md, as Markdown,
-    and ``tool`` to an assistant; an option without ``tool`` is no parameter of a tool. On the
-    command line ``also`` is a second name, ``off`` the name that turns a flag off if that is not
-    ``--no-NAME``, and ``metavar`` the placeholder of the value.
+    - ``help`` is shown by ``graphmill query --help``.
+    - ``page`` is shown in docs/query-options.md, as Markdown.
+    - ``tool`` is shown to an assistant. An option without it is no parameter of a tool.
+    - ``also`` is a second name on the command line.
+    - ``off`` is the name that turns a flag off, if that is not ``--no-NAME``.
+    - ``metavar`` is the placeholder of the value.
     """
 
     help: str
@@ -85,13 +88,16 @@ class Description:
 
 
 RECORDS = Limits(ge=1, le=10_000)
+"""Records of one kind. More would fit into no prompt."""
 TOKENS = Limits(ge=1, le=10_000_000)
+"""Tokens. The limit is more than any model reads, so that only a slip is refused."""
 SHARE = Limits(ge=0, le=1)
-FEW = Limits(ge=1, le=100)
+CALLS = Limits(ge=1, le=100)
+"""Calls or searches within one part of a question. Each of them costs."""
 
 
 class QueryFields:
-    """The options of a query that have a default in settings.yaml."""
+    """The options of a query that have a default, which settings.yaml may replace."""
 
     mode: Annotated[
         Mode,
@@ -112,7 +118,7 @@ class QueryFields:
             help="Entities and relationships to show.",
             page=(
                 "how many entities and relationships are shown; [text"
-                " units](#text-units-of-what-was-found) may be of more"
+                " units](#text-units-of-what-was-found) may belong to further ones"
             ),
             tool="How many entities and relationships to show.",
         ),
@@ -177,7 +183,7 @@ class QueryFields:
     kg_chunk_pick_method: Annotated[
         ChunkPick,
         Description(
-            help="Text units of what was found by RELATION, WEIGHT or VECTOR.",
+            help="How to choose text units of found records: RELATION, WEIGHT or VECTOR.",
             page=(
                 "[which text units](#text-units-of-what-was-found) stand for entities and"
                 " relationships: `RELATION`, `WEIGHT` or `VECTOR`"
@@ -188,17 +194,17 @@ class QueryFields:
         int,
         RECORDS,
         Description(
-            help="Text units of each, by WEIGHT or VECTOR.",
+            help="Text units of each record, by WEIGHT or VECTOR.",
             page=(
-                "how many text units stand for each record, about, by `WEIGHT` (at most) and"
-                " `VECTOR` (half of it)"
+                "by `WEIGHT` at most this many text units stand for each record, by `VECTOR` half"
+                " as many on average"
             ),
         ),
     ] = 5
     relationship_order: Annotated[
         RelationshipOrder,
         Description(
-            help="Of relationships: question, or rank.",
+            help="Order of relationships: question or rank.",
             page=(
                 "`question`: relationships by their similarity to the question, in `local` those"
                 " of the best entity first. `rank`: by the degrees of their ends"
@@ -209,7 +215,7 @@ class QueryFields:
     number_rows: Annotated[
         bool,
         Description(
-            help="Numbers for rows that nothing can cite.",
+            help="Number the rows of entities and relationships.",
             page=(
                 "entities and relationships are shown with numbers, as in LightRAG's tables; an"
                 " answer cannot cite them. In `context: graphrag` and `drift` they always have"
@@ -234,13 +240,13 @@ class QueryFields:
         Limits(min_length=1),
         Description(
             help="The form of the answer, in words.",
-            page="the form of the answer, in words; another form is quoted as a preference",
+            page="the form of the answer, in words; any but the default is quoted as a preference",
         ),
     ] = "Multiple Paragraphs"
     language: Annotated[
         str,
         Description(
-            help="Of the answer; by default the question's.",
+            help="Language of the answer; default: the question's.",
             page="the language of the answer; by default that of the question",
         ),
     ] = ""
@@ -329,7 +335,7 @@ class QueryFields:
     include_chunk_content: Annotated[
         bool,
         Description(
-            help="With the text shown.",
+            help="List passages with their text.",
             page="list them with their text",
             off="--no-chunk-content",
         ),
@@ -369,7 +375,7 @@ class QueryFields:
     context: Annotated[
         ContextKind,
         Description(
-            help="Of local: plain, or graphrag: with reports and claims.",
+            help="Context of mode local: plain, or graphrag with reports and claims.",
             page=(
                 "`graphrag`: mode `local` shows"
                 " [reports and claims too](query-reports.md#local-with-reports). No effect on other"
@@ -429,15 +435,15 @@ class QueryFields:
     ] = 20
     primer_folds: Annotated[
         int,
-        FEW,
+        CALLS,
         Description(
-            help="Calls that read these.",
+            help="Calls that read the first reports of drift.",
             page="`drift`: how many calls read these reports, each a part of them",
         ),
     ] = 5
     drift_k_followups: Annotated[
         int,
-        FEW,
+        CALLS,
         Description(
             help="Questions that drift follows in a round.",
             page="`drift`: local searches in a round",
@@ -454,7 +460,7 @@ class QueryFields:
     general_knowledge: Annotated[
         bool,
         Description(
-            help="The model may add its own, marked.",
+            help="The model may add its own knowledge, marked.",
             page=(
                 "the answer may hold what the model knows itself, in sentences marked"
                 " `[LLM: verify]`; not where nothing was found, nor in `bypass` without a"
@@ -474,7 +480,7 @@ class RequestFields:
         str,
         Limits(min_length=1),
         Description(
-            help="In words, in any language.",
+            help="The question, in any language.",
             page="the question: at least one letter or digit",
             tool="The question, a whole sentence in any language.",
             metavar="QUESTION",
@@ -540,15 +546,16 @@ class Option:
 
     @property
     def plain_type(self) -> Any:
-        """The type before any check: a choice of texts is a text."""
+        """The type without its choices: str for a Literal."""
         return str if get_origin(self.type) is Literal else self.type
 
 
-def options_of(fields: type) -> dict[str, Option]:
+def list_options(fields: type) -> dict[str, Option]:
     """Return the options that a class of annotated fields defines, by name."""
     options = {}
     for name, hint in get_type_hints(fields, include_extras=True).items():
         type_, *metadata = get_args(hint)
+        # Each field has exactly one.
         [description] = [part for part in metadata if isinstance(part, Description)]
         limits = [part for part in metadata if isinstance(part, Limits)]
         options[name] = Option(
@@ -561,5 +568,5 @@ def options_of(fields: type) -> dict[str, Option]:
     return options
 
 
-QUERY_OPTIONS = options_of(QueryFields)
-REQUEST_OPTIONS = options_of(RequestFields)
+QUERY_OPTIONS = list_options(QueryFields)
+REQUEST_OPTIONS = list_options(RequestFields)

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from pipeline.project import Project
 from pipeline.serve.ui.assets import read_assets
-from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
+from pipeline.settings.query_fields import PASSAGE_MODES, SHARED_DATA_MODES
 from tests.sizes import size
 
 QUESTIONS = size(2, 20)
@@ -102,7 +102,9 @@ def ids_of(project: Project) -> Ids:
 def questions(draw: random.Random) -> list[dict[str, Any]]:
     """Draw questions, with options that change what is found or shown; one is in a mode that is
     refused."""
-    found: list[dict[str, Any]] = [{"query": "Mira Vale", "mode": draw.choice(sorted(GRAPH_MODES))}]
+    found: list[dict[str, Any]] = [
+        {"query": "Mira Vale", "mode": draw.choice(sorted(SHARED_DATA_MODES))}
+    ]
     for _ in range(QUESTIONS):
         words = [draw.choice(NAMES), draw.choice(THINGS), draw.choice(DEEDS), "xyzzy"]
         wishes = {

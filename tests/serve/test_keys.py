@@ -12,7 +12,7 @@ from pipeline.project import Project
 from pipeline.query.drawing import Named
 from pipeline.serve.access import access_list_of
 from pipeline.settings.keys import key_warnings
-from pipeline.settings.query_fields import GRAPH_MODES
+from pipeline.settings.query_fields import SHARED_DATA_MODES
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
@@ -69,7 +69,9 @@ def test_a_key_for_some_documents_asks_in_passage_modes_alone(folder: ProjectFol
         f"serve.keys.talk={{key: t, {where}, modes: [bypass, graph]}}",
     ]
     with folder.open(*keys, "query.mode=graph") as project, serving(project) as served:
-        refused = {mode: ask(served, "s", "/query/data", mode=mode) for mode in sorted(GRAPH_MODES)}
+        refused = {
+            mode: ask(served, "s", "/query/data", mode=mode) for mode in sorted(SHARED_DATA_MODES)
+        }
         assert {answer.status_code for answer in refused.values()} == {403}
         message = refused["local"].json()["error"]["message"]
         assert "mode 'local' is not allowed here, for who asks sees some documents only" in message
