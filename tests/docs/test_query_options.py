@@ -22,7 +22,7 @@ from pipeline.settings.query_fields import (
     Description,
     Limits,
     Option,
-    options_of,
+    list_options,
 )
 from pipeline.settings.query_keywords import QueryKeywords
 from pipeline.settings.query_options import QueryOptions, QuerySettings
@@ -110,7 +110,7 @@ def test_a_new_field_is_an_option_of_the_command_and_a_parameter_of_a_tool(
 
     async def tool(context: str, query: str, **options: Any) -> None: ...
 
-    added = options_of(Fields)
+    added = list_options(Fields)
     assert added["depth"] == Option("depth", int, 3, Limits(ge=1), added["depth"].description)
     monkeypatch.setattr("pipeline.cli.query_command.QUERY_OPTIONS", added)
     monkeypatch.setattr("pipeline.serve.tool_parameters.QUERY_OPTIONS", added)
