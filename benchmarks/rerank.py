@@ -38,7 +38,7 @@ from harness import command, print_table
 from benchmarks.made_set import QUESTIONS_FILE, write_set
 from benchmarks.questions import hotpotqa, two_wiki, write_benchmark
 from benchmarks.sets import SEED, SETS, made_set
-from pipeline.evaluation.compare import paired_bootstrap
+from pipeline.evaluation.compare import bootstrap_pairs
 from pipeline.evaluation.evaluate import look_up_gold
 from pipeline.evaluation.questions import (
     Kind,
@@ -213,7 +213,7 @@ def summary(measured: Measured) -> Iterator[dict[str, Any]]:
             row |= {f"@{k}": f"{mean:.3f}" for k, mean in zip(KS, means, strict=True)}
         else:
             differences = 100 * (recall - np.array(measured.recall[mode, SEARCH]))
-            intervals = paired_bootstrap(differences)
+            intervals = bootstrap_pairs(differences)
             for k, found in zip(KS, intervals, strict=True):
                 row[f"@{k}"] = f"{found.difference:+.1f} ({found.low:.1f} to {found.high:.1f})"
         is_measured = order == FUSED
