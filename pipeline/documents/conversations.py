@@ -33,6 +33,11 @@ _SILENT = frozenset({"channel_join", "channel_leave", "group_join", "group_leave
 """Subtypes of messages in Slack that nobody wrote."""
 _DEEPEST_BLOCK = 12
 """The levels of blocks within blocks that are read. Those of Slack have five."""
+_ELEMENTS = {
+    "alt_text": "{}", "title": "{}", "url": "<{}>", "user_id": "<@{}>", "usergroup_id": "<@{}>",
+    "channel_id": "<#{}>", "range": "<!{}>", "name": ":{}:",
+}  # fmt: skip
+"""The field of an element of a block that stands for its text, and the mark of it in a text."""
 _MARK = re.compile(r"<(?P<sign>[@#!]?)(?P<target>[^<>|]*)(?:\|(?P<label>[^<>]*))?>")
 _UNSAID = frozenset({"system"})
 """Roles in ChatGPT whose messages are not part of what was said."""
@@ -309,6 +314,9 @@ def _texts_of_attachments(attachments: object) -> list[str]:
         if found.get("from_url") or found.get("original_url"):
             continue
         told = [found.get("pretext"), found.get("title"), found.get("text")]
+        fields = found.get("fields")
+        for field in fields if isinstance(fields, list) else []:
+            told += [_object(field).get("title"), _object(field).get("value")]
         lines = [line for line in told if isinstance(line, str) and line]
         in_blocks = _text_of_block(found.get("blocks"))
         fallback = found.get("fallback")
@@ -329,6 +337,7 @@ def _text_of_block(block: object, depth: int = 0) -> str:
     found = _object(block)
     text = found.get("text")
     own = text if isinstance(text, str) else _text_of_block(text, depth + 1)
+    own = own or _mark_of_element(found)
     fields = _text_of_block(found.get("fields"), depth + 1)
     elements = found.get("elements")
     # The elements of a line are its words in bold, its links and so on.
@@ -336,6 +345,15 @@ def _text_of_block(block: object, depth: int = 0) -> str:
         _text_of_block(one, depth + 1) for one in (elements if isinstance(elements, list) else [])
     ]
     return "\n".join(filter(None, [own, fields, "".join(line)]))
+
+
+def _mark_of_element(element: Mapping[str, Any]) -> str:
+    """Return an element of a block without a text as the text of a message has it, or ""."""
+    for name, form in _ELEMENTS.items():
+        value = element.get(name)
+        if isinstance(value, str) and value:
+            return form.format(value)
+    return ""
 
 
 def _plain(text: str, names: Mapping[str, str]) -> str:

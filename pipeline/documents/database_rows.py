@@ -347,7 +347,8 @@ def _connection(source: Input) -> Iterator[Any]:
     from sqlalchemy.pool import NullPool
 
     try:
-        url = make_url(source.url.get_secret_value())
+        written = source.url.get_secret_value()
+        url = make_url(written)
         engine = create_engine(url, poolclass=NullPool)
     except (ArgumentError, ValueError):
         raise RowsError(f"its url is not that of a database; {_FORM}") from None
@@ -355,7 +356,7 @@ def _connection(source: Input) -> Iterator[Any]:
         raise RowsError("the driver that its url names is not installed; install it") from None
     is_sqlite = url.drivername.startswith(_SQLITE)
     # The end of a password with an unquoted @ is taken for the host, which messages show.
-    if not is_sqlite and "@" in f"{url.host}{url.database}":
+    if not is_sqlite and written.count("@") > 1:
         raise RowsError("its url has an @ too many; write %40 for an @ in the password")
     is_file = is_sqlite and _is_file(url)
     # SQLite would make an empty database. Unlike a method of Path, this raises no error for a

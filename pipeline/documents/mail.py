@@ -251,17 +251,28 @@ def _add_best(alternatives: Sequence[Any], parts: _Parts) -> None:
         if one is best:
             _add_part(one, parts)
             continue
-        for leaf in one.walk():
+        for leaf in _leaves_of(one):
             is_text = leaf.get_content_maintype() == "text" and not leaf.is_attachment()
             is_picture = leaf.get_content_maintype() == "image" and not leaf.is_attachment()
             is_of_form = best is not None and (is_text or is_picture)
-            if not leaf.is_multipart() and not is_of_form:
+            if not is_of_form:
                 parts.others.append(_name_of(leaf))
 
 
 def _has_text(part: Any, kind: str) -> bool:
     """Return whether a part is or has a text of this kind that is no attachment."""
-    return any(leaf.get_content_type() == kind and not leaf.is_attachment() for leaf in part.walk())
+    return any(
+        leaf.get_content_type() == kind and not leaf.is_attachment() for leaf in _leaves_of(part)
+    )
+
+
+def _leaves_of(part: Any) -> Iterator[Any]:
+    """Yield the parts within a part that have none themselves; a mail within the mail is one."""
+    if part.get_content_maintype() == "multipart" and part.is_multipart():
+        for within in part.get_payload():
+            yield from _leaves_of(within)
+    else:
+        yield part
 
 
 def _root_first(related: Any, within: Sequence[Any]) -> list[Any]:

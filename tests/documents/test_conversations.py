@@ -259,6 +259,13 @@ def test_a_question_that_was_spoken_and_a_message_of_pictures_alone_are_said(tmp
 def test_messages_of_slack_in_blocks_and_attachments_alone_are_said(tmp_path: Path):
     bold = {"type": "text", "text": "lamp", "style": {"bold": True}}
     rich = [{"type": "rich_text_section", "elements": [{"type": "text", "text": "The "}, bold]}]
+    called = [
+        {"type": "user", "user_id": "U1"},
+        {"type": "text", "text": " see "},
+        {"type": "link", "url": "https://example.org"},
+        {"type": "emoji", "name": "bulb"},
+    ]
+    alert = {"fields": [{"title": "State", "value": "dark"}]}
     section = {"text": {"type": "mrkdwn", "text": "By <@U1>"}, "fields": [{"text": "Field"}]}
     messages = [
         {"user": "U1", "ts": "1714730001", "text": "", "blocks": [{"elements": rich}]},
@@ -268,6 +275,8 @@ def test_messages_of_slack_in_blocks_and_attachments_alone_are_said(tmp_path: Pa
         {"username": "bot", "ts": "1714730004", "attachments": [{"fallback": "Lamp on again"}]},
         {"user": "U1", "ts": "1714730005", "text": "See the page",
          "attachments": [{"from_url": "https://example.org", "text": "Text of the page"}]},
+        {"user": "U1", "ts": "1714730006", "text": "", "blocks": [{"elements": called}]},
+        {"username": "bot", "ts": "1714730007", "text": "", "attachments": [alert]},
     ]  # fmt: skip
     write(tmp_path, {**EXPORT, "light/2024-05-03.json": messages})
     documents, _ = read(tmp_path)
@@ -275,7 +284,7 @@ def test_messages_of_slack_in_blocks_and_attachments_alone_are_said(tmp_path: Pa
     said = [block.split(":\n")[1] for block in text.split("\n\n")]
     assert said == [
         "The lamp", "By @Mira Vale\nField", "Alert\nLamp out\nSince noon", "Lamp on again",
-        "See the page",
+        "See the page", "@Mira Vale see https://example.org:bulb:", "State\ndark",
     ]  # fmt: skip
 
 

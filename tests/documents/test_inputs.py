@@ -467,6 +467,7 @@ def test_a_file_of_git_that_breaks_off_is_no_content():
     [
         f"postgresql+psycopg://m:{SECRET}@127.0.0.1:9/none?application_name={SECRET}",
         f"postgresql+psycopg://m:no@{SECRET}@127.0.0.1:9/none",
+        f"postgresql+psycopg://m:no@{SECRET}?x@127.0.0.1:9/none",
         f"postgresql+psycopg://m@:9/none?host=/a{SECRET}&host=/b{SECRET}&application_name=/a",
         f"nonsense {SECRET}",
         f"oracle+nodriver://m:{SECRET}@x/y",

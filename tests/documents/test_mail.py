@@ -96,6 +96,8 @@ PLAIN = leaf("text/plain", "plain")
 HTML = leaf("text/html", "<p>html</p>")
 PDF = leaf("application/pdf", "%PDF", "contract.pdf")
 LOGO = leaf("image/png", "png", "logo.png")
+RFC822 = "message/rfc822"
+INNER = leaf(RFC822, "From: b@example.org\nContent-Type: text/plain\n\nInner")
 BODY = "From: a@example.org"
 
 
@@ -110,8 +112,10 @@ BODY = "From: a@example.org"
         (multipart("mixed", PLAIN, PDF, HTML), ["plain", "html"], "contract.pdf"),
         (multipart("alternative", PDF, LOGO), [], "contract.pdf, logo.png"),
         (PDF, [], "contract.pdf"),
+        (multipart("alternative", PLAIN, multipart("mixed", HTML, INNER)), ["plain"], RFC822),
+        (multipart("alternative", INNER, HTML), ["html"], RFC822),
         (leaf("text/markdown", "# Lens"), ["# Lens"], ""),
-        (leaf("message/rfc822", "From: b@example.org\n\nInner"), [], "message/rfc822"),
+        (INNER, [], RFC822),
     ],
 )
 def test_each_part_of_a_mail_is_text_or_named(
