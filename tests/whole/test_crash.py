@@ -193,7 +193,7 @@ def test_a_database_lost_in_the_middle_of_a_load(
     small_tables: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(loader, "PATIENCE", 1)
+    monkeypatch.setattr(loader, "RECONNECT_SECONDS", 1)
     with server_folder() as data:
         url = start_embedded(data)
         folder = new_folder(tmp_path / "p", url, openai, SMALL)
