@@ -92,9 +92,11 @@ def link_targets(documents: Iterable[TitleRow], named: dict[str, Names]) -> dict
                 by_name[match_key(name)].add(entity_name)
     # The folder is needed only where the name does not say which file is meant.
     of_ambiguous: dict[str, set[str]] = {}
-    for paths in paths_of_file.values():
+    for file_key, paths in paths_of_file.items():
+        # A file without a folder has no other key than its ambiguous name.
+        in_folders = paths - {file_key}
         if len(paths) > 1:
-            of_ambiguous.update((path, by_path[path]) for path in paths)
+            of_ambiguous.update((path, by_path[path]) for path in in_folders)
     targets: dict[str, str] = {}
     # What the names of files say goes before titles, so it comes last and replaces these.
     for key, entity_names in chain(by_name.items(), by_file.items(), of_ambiguous.items()):

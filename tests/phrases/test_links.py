@@ -26,6 +26,7 @@ def test_the_key_of_a_link_is_the_name_of_its_document(text: str, keys: list[str
 ROWS = [
     TitleRow("1", "Works of Kell", "", (), "a/spec.md"),
     TitleRow("2", "Works of Moor", "", (), "b/spec.md"),
+    TitleRow("5", "Works of the Root", "", (), "spec.md"),
     TitleRow("3", "AC/DC", "", (), "bands/acdc.md"),
     TitleRow("4", "Direct Current", "", ("DC",), "physics/direct.md"),
 ]
@@ -36,6 +37,8 @@ ROWS = [
     [
         ("[x](../b/spec.md)", "Works of Moor"),
         ("[x](spec.md)", None),
+        ("[[spec]]", None),
+        ("[x](c/spec.md)", None),
         ("[[a/spec]]", "Works of Kell"),
         ("[[AC/DC]]", "AC/DC"),
         ("[[DC]]", "Direct Current"),

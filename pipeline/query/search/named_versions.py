@@ -27,9 +27,11 @@ _NAMED_VERSION = re.compile(
 YEAR = re.compile(r"(?<![A-Za-z_\d])[12]\d{3}(?=er\b|[^A-Za-z_\d]|$)")
 """A year. In Chinese no space stands around it."""
 _BOUND = re.compile(
-    r"\b(?:since|after|before|until|till|seit|nach|vor|bis)\s+(?:[^\W\d]+\s+){0,3}v?\d[\d./-]*",
+    r"\b(?:since|after|before|until|till|seit|nach|vor|(?<!\d )bis)\s+"
+    r"(?:[^\W\d]+\s+){0,3}v?\d[\d./-]*",
     re.IGNORECASE,
 )
+"""A number behind a word of time. Behind a number, "bis" joins two versions: "Version 1 bis 3"."""
 _AS_OF = re.compile(r"\b(?:as (?:of|at)|stand)\b", re.IGNORECASE)
 
 

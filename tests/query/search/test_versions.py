@@ -108,6 +108,8 @@ RULES = [
         ("parking for 1 car", "321"),
         ("the v12345 form", "321"),
         ("What changed since v1?", "321"),
+        ("Was gilt in Version 1.2 bis 2?", "231"),
+        ("Was galt bis Version 1?", "321"),
         ("What held before the 2024 edition?", "123"),
     ],
 )
