@@ -41,6 +41,7 @@ _CLOSING = re.compile(r"[ \t]#+[ \t]*\Z|[ \t]*\{#[^{}]*\}[ \t]*\Z")
 """Marks behind a heading: # in any number, or an anchor."""
 _LINK = re.compile(r"!?\[(?P<text>[^\[\]]*)\]\([^()]*\)")
 _EMPHASIS = re.compile(r"\*\*|__|[*`]")
+_PLACE_OF_RECORD = re.compile(r"\.\w{1,10}#|\brow #\d")
 _NO_PARAGRAPH = ("#", "|", ">", "-", "*", "+", "=", "`", "~", "<")
 """Beginnings of lines that an underline turns into no heading."""
 
@@ -184,6 +185,14 @@ def _join(texts: list[str]) -> str:
         texts = texts[1:]
         path = BETWEEN.join(texts)
     return path
+
+
+def is_place_of_record(title: str) -> bool:
+    """Return whether a title is the place of a record, which names nothing.
+
+    It is people.csv#42, or "table people, row #42".
+    """
+    return _PLACE_OF_RECORD.search(title) is not None
 
 
 def leave_out_repeated(names: Sequence[str], text: str) -> list[str]:

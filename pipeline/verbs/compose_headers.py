@@ -15,7 +15,7 @@ from pipeline.contract.schemas import (
     TEXT_UNIT_HEADERS,
     UNIT_HEADINGS,
 )
-from pipeline.documents.headings import BETWEEN, leave_out_repeated
+from pipeline.documents.headings import BETWEEN, is_place_of_record, leave_out_repeated
 from pipeline.models.base import Tokenizer
 from pipeline.text.pieces import Count, find_fitting_end
 from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
@@ -23,8 +23,6 @@ from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
 LONGEST_VALUE = 60
 """The most characters of a value of the metadata, and of the aliases together."""
-_RECORD = re.compile(r"\.\w{1,10}#|\brow #\d")
-"""The sign of a title that is the place of a record: people.csv#42, or "table people, row #42"."""
 
 
 class HeaderParams(Params):
@@ -88,8 +86,8 @@ def compose_headers(
 def _title_of(document: Mapping[str, Any]) -> str:
     """Return the title, or "" for the place of a record, which names nothing."""
     title = " ".join(document["title"].split())
-    is_place_of_record = document["title_from"] == "file_name" and _RECORD.search(title)
-    return "" if is_place_of_record else title
+    names_place = document["title_from"] == "file_name" and is_place_of_record(title)
+    return "" if names_place else title
 
 
 def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str]:

@@ -31,11 +31,12 @@ MOST_PAIRED = 50
 
 Of more, each is paired with its neighbours alone: pairs grow with the square of their number.
 """
-NEIGHBOURS = MOST_PAIRED // 2
+NEIGHBOURS = 5
 """The documents behind each one, by their ids, with which it is paired in a large band.
 
-A pair that is so near among all documents of a group is as near in each band, where some of them
-are missing. So every band that the two share is counted.
+Two documents that are so near among all with a band of the group are as near in each single band,
+where some of the others are missing. So every band that the two share is counted. For a pair that
+is farther apart only some bands count, and its resemblance is too low.
 """
 SHINGLES_AT_ONCE = 4096
 """Shingles that are permuted at once. A long text would otherwise take 2 kB for each shingle."""
@@ -160,7 +161,7 @@ def find_near_duplicates(
     """Return the pairs of documents whose texts are nearly the same, with their resemblance.
 
     ``resemblance`` estimates the share of runs of three words that both have. Of more than 50
-    documents with an equal band, each is paired with the 25 before and behind it by their ids.
+    documents with an equal band, each is paired with the 5 before and behind it by their ids.
     """
     return rate_pairs(pair_in_bands(hash_bands(documents, params)), params)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.documents.headings import BETWEEN, leave_out_repeated
+from pipeline.documents.headings import BETWEEN, is_place_of_record, leave_out_repeated
 from pipeline.errors import ModelError, NoSuchModelError
 from pipeline.models.base import Reranker
 from pipeline.settings.query_fields import Mode
@@ -58,15 +58,10 @@ def text_to_rank(chunk: Passage) -> str:
     """
     header = chunk.header
     if not header:
-        names = [_title_of(chunk), *chunk.heading.split(BETWEEN)]
+        title = "" if is_place_of_record(chunk.title) else chunk.title
+        names = [title, *chunk.heading.split(BETWEEN)]
         header = BETWEEN.join(leave_out_repeated(names, chunk.content))
     return text_with_header(header[:LONGEST_HEADER].strip(), chunk.content)
-
-
-def _title_of(chunk: Passage) -> str:
-    """Return the title, or "" for the number of a record in its file, which names nothing."""
-    is_number_of_record = "#" in chunk.title and chunk.source.endswith(chunk.title)
-    return "" if is_number_of_record else chunk.title
 
 
 def count_candidates(shown: int, fused: bool) -> int:
