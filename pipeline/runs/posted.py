@@ -162,8 +162,11 @@ def _id_of(cell: Any, folder: OwnFolder) -> str:
         return id
     if isinstance(value, float) and not value.is_integer():
         return id
-    as_float = float(value)
-    # A larger number may have no float of its own.
+    try:
+        as_float = float(value)
+    except OverflowError:
+        return id
+    # A large number may have no float of its own.
     earlier = str(as_float) if int(as_float) == value else id
     has_only_earlier = folder.find(id) is None and folder.find(earlier) is not None
     return earlier if has_only_earlier else id

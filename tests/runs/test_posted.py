@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.documents.front_matter import split_front_matter
 from pipeline.errors import UsageError
-from pipeline.runs.posted import own_folder, states_of
+from pipeline.runs.posted import own_folder, rows_of, states_of
 from tests.projects import NO_STORE, new_project, read_yaml, write_yaml
 
 
@@ -59,6 +59,13 @@ def test_an_id_that_is_no_whole_number_or_has_no_fraction_stays_as_it_is(
     with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
         project.add({"7.0": "Seven.", "1e+17": "Many.", "1.0": "One."})
         assert project.add(pd.DataFrame({"id": [cell], "text": ["A text."]})) == [f"{cell}.md"]
+
+
+def test_a_number_that_no_float_holds_is_an_id_as_it_is(tmp_path: Path):
+    with new_project(tmp_path / "p", NO_STORE, {}).open() as project:
+        frame = pd.DataFrame({"id": [10**309], "text": ["A text."]})
+        [row] = rows_of(frame, own_folder(project))
+    assert row["id"] == str(10**309)
 
 
 def test_a_document_that_runs_no_longer_match_is_left_out_and_a_new_one_is_refused(tmp_path: Path):
