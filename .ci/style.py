@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pipeline"
 MOST_PER_STATEMENT = 11.0
-MOST_PER_LINE = 9.3
+MOST_PER_LINE = 9.2
 """The goal is 8.5. What is above it are signatures, patterns, declarations and rows of tables."""
 MOST_IN_A_FILE = 14.0
 """AST nodes per statement of one file. A very dense file hides several ideas in one statement."""

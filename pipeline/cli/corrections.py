@@ -13,6 +13,7 @@ from pipeline.cli.options import (
     Shown,
     ShownToo,
     open_project,
+    print_aside,
     print_json,
 )
 from pipeline.errors import UsageError, counted
@@ -94,10 +95,16 @@ def add(
             for correction in _make_corrections(kind, entity or [], options):
                 one = project.add_correction(correction, workflow, dry_run)
                 added.append(one)
-        finally:
-            # If one is refused, those before it are written all the same.
-            if added:
+        except BaseException:
+            # Those before the one that is refused are written all the same. With --json, the
+            # output is the error alone, so that it is one document.
+            if added and as_json:
+                written = ", ".join(one.effect.decision.id for one in added)
+                print_aside(f"written before the refusal: {written}")
+            elif added:
                 _print_added(added, dry_run, as_json)
+            raise
+    _print_added(added, dry_run, as_json)
 
 
 def undo(

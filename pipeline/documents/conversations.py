@@ -33,9 +33,12 @@ _SILENT = frozenset({"channel_join", "channel_leave", "group_join", "group_leave
 """Subtypes of messages in Slack that nobody wrote."""
 _DEEPEST_BLOCK = 12
 """The levels of blocks within blocks that are read. Those of Slack have five."""
+_LINES = frozenset({"rich_text_section", "rich_text_quote", "rich_text_preformatted"})
+"""The kinds of blocks whose elements are one line."""
 _ELEMENTS = {
     "alt_text": "{}", "title": "{}", "url": "<{}>", "user_id": "<@{}>", "usergroup_id": "<@{}>",
     "channel_id": "<#{}>", "range": "<!{}>", "name": ":{}:",
+    "fallback": "{}",
 }  # fmt: skip
 """The field of an element of a block that stands for its text, and the mark of it in a text."""
 _MARK = re.compile(r"<(?P<sign>[@#!]?)(?P<target>[^<>|]*)(?:\|(?P<label>[^<>]*))?>")
@@ -339,12 +342,15 @@ def _text_of_block(block: object, depth: int = 0) -> str:
     own = text if isinstance(text, str) else _text_of_block(text, depth + 1)
     own = own or _mark_of_element(found)
     fields = _text_of_block(found.get("fields"), depth + 1)
+    rows = _text_of_block(found.get("rows"), depth + 1)
     elements = found.get("elements")
-    # The elements of a line are its words in bold, its links and so on.
-    line = [
+    texts = [
         _text_of_block(one, depth + 1) for one in (elements if isinstance(elements, list) else [])
     ]
-    return "\n".join(filter(None, [own, fields, "".join(line)]))
+    # The elements of a line are its words in bold, its links and so on.
+    between = "" if found.get("type") in _LINES else "\n"
+    line = between.join(filter(None, texts))
+    return "\n".join(filter(None, [own, fields, rows, line]))
 
 
 def _mark_of_element(element: Mapping[str, Any]) -> str:

@@ -355,9 +355,11 @@ def _connection(source: Input) -> Iterator[Any]:
     except ImportError:
         raise RowsError("the driver that its url names is not installed; install it") from None
     is_sqlite = url.drivername.startswith(_SQLITE)
-    # The end of a password with an unquoted @ is taken for the host, which messages show.
-    if not is_sqlite and written.count("@") > 1:
-        raise RowsError("its url has an @ too many; write %40 for an @ in the password")
+    # The end of a password with an unquoted @ is taken for the host, which messages show. A name
+    # of a user may have one: it stands before the first colon.
+    user = written.partition("://")[2].partition(":")[0]
+    if not is_sqlite and written.count("@") - user.count("@") > 1:
+        raise RowsError("its url has an @ too many; write %40 for each but that before the host")
     is_file = is_sqlite and _is_file(url)
     # SQLite would make an empty database. Unlike a method of Path, this raises no error for a
     # folder that may not be read, or a share that is away.

@@ -40,6 +40,8 @@ _YEAR_AT_THE_END = re.compile(rf"(?=.*[^\W\d_A-Z]).*\D[-_. ]{_YEAR}")
 """A year behind other words; behind capitals alone it may be a number, as in IMG_2031."""
 _BETWEEN_WORDS = re.compile(r"_|(?<=[^\W\d])[-.]|[-.](?=[^\W\d])")
 """A line or a dot beside a letter; those between numbers belong to a date."""
+_NO_DAY = re.compile(r"(?<=[A-Za-z])\d+(?:\.\d+)*|(?<![\d.])\d+\.\d+(?![\d.])")
+"""A number behind a letter, as in v2 and Q1, or with a fraction: no day of the month behind it."""
 _OF_PDF = re.compile(
     r"(?:D:)?(?P<year>\d{4})(?P<month>\d\d)?(?P<day>\d\d)?(?:\d{2,6}(?:[Z+-].*)?)?"
 )
@@ -141,7 +143,8 @@ def date_in_name(stem: str) -> str:
             if date:
                 return date
     # Names of files often have a line between words, which texts do not have.
-    in_words = find_dates(_BETWEEN_WORDS.sub(" ", stem))
+    words = _BETWEEN_WORDS.sub(" ", _NO_DAY.sub(" ", stem))
+    in_words = find_dates(words)
     if in_words:
         return in_words[0].iso
     year = _YEAR_AT_THE_BEGINNING.fullmatch(stem) or _YEAR_AT_THE_END.fullmatch(stem)

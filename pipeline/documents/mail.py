@@ -210,7 +210,7 @@ def _read_parts(mail: EmailMessage) -> _Parts:
     is_one_text = mail.get_content_maintype() == "text" and not mail.is_attachment()
     if is_one_text and mail.get_content_type() not in _OF_BODY:
         # A calendar entry or a text in Markdown that is the whole mail.
-        parts.texts.append(_content(mail).strip())
+        parts.texts += filter(None, [_content(mail).strip()])
     else:
         _add_part(mail, parts)
     return parts
@@ -253,17 +253,31 @@ def _add_best(alternatives: Sequence[Any], parts: _Parts) -> None:
             continue
         for leaf in _leaves_of(one):
             is_text = leaf.get_content_maintype() == "text" and not leaf.is_attachment()
-            is_picture = leaf.get_content_maintype() == "image" and not leaf.is_attachment()
-            is_of_form = best is not None and (is_text or is_picture)
-            if not is_of_form:
+            is_blank = is_text and not _content(leaf).strip()
+            is_of_form = best is not None and _belongs_to_form(leaf)
+            if not is_of_form and not is_blank:
                 parts.others.append(_name_of(leaf))
 
 
+def _belongs_to_form(leaf: Any) -> bool:
+    """Return whether a part is a text of a form, or a picture that such a text shows.
+
+    A text with the name of a file was attached, whatever it says of itself.
+    """
+    if leaf.is_attachment():
+        return False
+    kind = leaf.get_content_maintype()
+    is_text = kind == "text" and not leaf.get_filename()
+    return is_text or (kind == "image" and leaf["Content-ID"] is not None)
+
+
 def _has_text(part: Any, kind: str) -> bool:
-    """Return whether a part is or has a text of this kind that is no attachment."""
-    return any(
-        leaf.get_content_type() == kind and not leaf.is_attachment() for leaf in _leaves_of(part)
-    )
+    """Return whether a part is or has a text of this kind, not blank, that is no attachment."""
+    for leaf in _leaves_of(part):
+        is_of_kind = leaf.get_content_type() == kind and not leaf.is_attachment()
+        if is_of_kind and _content(leaf).strip():
+            return True
+    return False
 
 
 def _leaves_of(part: Any) -> Iterator[Any]:

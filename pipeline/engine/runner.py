@@ -243,7 +243,8 @@ class Runner:
 
         These errors are raised before any work:
 
-        - UsageError when a step is not known, or a model has no price and costs are limited.
+        - UsageError when a step is not known, an input of ``allow_deletes_of`` is not known, or a
+          model has no price and costs are limited.
         - AuthError or ModelError when a model that will be needed cannot work.
 
         These are raised later:
@@ -609,7 +610,7 @@ class Runner:
     ) -> None:
         """Raise DataError if nothing was extracted, and delete the replies to its rows.
 
-        Otherwise the next run would take the same empty replies from there.
+        Otherwise the next run would take the same empty replies from the cache.
         """
         try:
             refuse_all_empty(inputs, outputs, self.snapshots)

@@ -24,7 +24,7 @@ WIDTH, HEIGHT, MARGIN, FOOT = 960, 600, 40, 30
 SMALLEST_RADIUS, MOST_GROWTH = 4, 12
 """The radius of a circle: it grows with the degree of its entity, up to a limit."""
 LABEL_GAP = 3
-"""The space between a circle and its label, as in picture.svg.j2."""
+"""The space between a circle and its label."""
 CHARACTER_WIDTH, CHARACTER_HEIGHT = 6.8, 14
 """About the size of a character, from which the space of a label is estimated."""
 COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")

@@ -126,14 +126,23 @@ def _refuse_other_contexts(path: Path, content: Any) -> None:
             continue
         waiting += value.values()
         for key in ("@context", "@import"):
-            named = value.get(key)
-            contexts = named if isinstance(named, list) else [named]
-            elsewhere = [context for context in contexts if isinstance(context, str)]
+            elsewhere = list(_strings_in(value.get(key)))
             if elsewhere:
                 raise SettingsError(
                     f"{path}: {key} {elsewhere[0][:LONGEST_ADDRESS]!r} is not in the file, and"
                     " nothing is fetched; write the context itself there"
                 )
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    """Yield the strings of a value of JSON and of the lists in it, however deep."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, str):
+            yield one
 
 
 class _Reader:

@@ -186,7 +186,8 @@ def _describe_document(
 def _write_value(text: str) -> str:
     """Return a value so that it cannot look like the field that follows."""
     line = _write_line(text[:LONGEST_VALUE])
-    # A value may begin or end with a bar, next to the space of the list: no bar is kept.
+    # A bar at an end of the value would stand beside a space that the list puts there, so no bar
+    # is kept.
     return line.replace("|", "/")
 
 

@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 500
 """Rows that are decoded before their bytes are counted. A dictionary has a value once that all rows
 share, so the sizes in a file do not tell how much memory its rows take."""
 MOST_TOO_LARGE = 10_000
-"""Files of which it is remembered that they are not small. The first ones are forgotten first."""
+"""The most files that are remembered as too large. The first ones are forgotten first."""
 
 
 @dataclass

@@ -141,7 +141,7 @@ def verify(
     dangling = dangling_in_snapshots(manifest, snapshots)
     shown_at_start = {store.name: store.live() for store in stores}
     begun = {store.name: store.begun() for store in stores}
-    # A first load that is under way has made its tables already, and this version has made them.
+    # A first load that is under way has made its tables already, with this version's columns.
     readable = [
         store for store in stores if begun[store.name] or _is_readable(shown_at_start[store.name])
     ]

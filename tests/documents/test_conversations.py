@@ -265,6 +265,15 @@ def test_messages_of_slack_in_blocks_and_attachments_alone_are_said(tmp_path: Pa
         {"type": "link", "url": "https://example.org"},
         {"type": "emoji", "name": "bulb"},
     ]
+    listed = [
+        {"type": "rich_text_section", "elements": called},
+        {"type": "rich_text_list", "elements": [
+            {"type": "rich_text_section", "elements": [{"type": "text", "text": name}]}
+            for name in ("one", "two")
+        ]},
+        {"type": "context", "elements": [{"text": "Acme"}, {"type": "date", "fallback": "May"}]},
+        {"type": "table", "rows": [[{"text": "Kell"}, {"text": "Moor"}]]},
+    ]  # fmt: skip
     alert = {"fields": [{"title": "State", "value": "dark"}]}
     section = {"text": {"type": "mrkdwn", "text": "By <@U1>"}, "fields": [{"text": "Field"}]}
     messages = [
@@ -275,17 +284,22 @@ def test_messages_of_slack_in_blocks_and_attachments_alone_are_said(tmp_path: Pa
         {"username": "bot", "ts": "1714730004", "attachments": [{"fallback": "Lamp on again"}]},
         {"user": "U1", "ts": "1714730005", "text": "See the page",
          "attachments": [{"from_url": "https://example.org", "text": "Text of the page"}]},
-        {"user": "U1", "ts": "1714730006", "text": "", "blocks": [{"elements": called}]},
+        {"user": "U1", "ts": "1714730006", "text": "", "blocks": [{"elements": listed}]},
         {"username": "bot", "ts": "1714730007", "text": "", "attachments": [alert]},
     ]  # fmt: skip
     write(tmp_path, {**EXPORT, "light/2024-05-03.json": messages})
     documents, _ = read(tmp_path)
     text = documents.set_index("source").loc["light/2024-05-03.json"]["text"]
-    said = [block.split(":\n")[1] for block in text.split("\n\n")]
+    said = [block.split(":\n", 1)[1] for block in text.split("\n\n")]
     assert said == [
-        "The lamp", "By @Mira Vale\nField", "Alert\nLamp out\nSince noon", "Lamp on again",
-        "See the page", "@Mira Vale see https://example.org:bulb:", "State\ndark",
-    ]  # fmt: skip
+        "The lamp",
+        "By @Mira Vale\nField",
+        "Alert\nLamp out\nSince noon",
+        "Lamp on again",
+        "See the page",
+        "@Mira Vale see https://example.org:bulb:\none\ntwo\nAcme\nMay\nKell\nMoor",
+        "State\ndark",
+    ]
 
 
 def test_blocks_within_blocks_without_end_cost_no_crash(tmp_path: Path):

@@ -482,6 +482,14 @@ def test_no_message_table_or_digest_has_the_secret_of_a_url(tmp_path: Path, url:
     assert SECRET not in shown
 
 
+def test_the_name_of_a_user_may_have_an_at_sign(tmp_path: Path):
+    params = params_of(tmp_path, crm("postgresql+psycopg://m@server:word@127.0.0.1:9/none"))
+    _, rejects = load_documents(params)
+    [message] = rejects["message"]
+    assert "@ too many" not in message
+    assert "127.0.0.1" in message
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

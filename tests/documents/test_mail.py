@@ -96,8 +96,11 @@ PLAIN = leaf("text/plain", "plain")
 HTML = leaf("text/html", "<p>html</p>")
 PDF = leaf("application/pdf", "%PDF", "contract.pdf")
 LOGO = leaf("image/png", "png", "logo.png")
+SHOWN = b"Content-ID: <1@example.org>\n" + LOGO
+LOG = leaf("text/plain", "log", "log.txt")
 RFC822 = "message/rfc822"
 INNER = leaf(RFC822, "From: b@example.org\nContent-Type: text/plain\n\nInner")
+FILES = "log.txt, logo.png"
 BODY = "From: a@example.org"
 
 
@@ -107,11 +110,14 @@ BODY = "From: a@example.org"
         (multipart("alternative", PLAIN, multipart("mixed", HTML, PDF)), ["plain"], "contract.pdf"),
         (multipart("mixed", multipart("related", HTML, PDF)), ["html"], "contract.pdf"),
         (multipart("mixed", multipart("alternative", PLAIN, HTML), PDF), ["plain"], "contract.pdf"),
-        (multipart("alternative", PLAIN, multipart("related", HTML, LOGO)), ["plain"], ""),
+        (multipart("alternative", PLAIN, multipart("related", HTML, SHOWN)), ["plain"], ""),
         (multipart("related", HTML, LOGO), ["html"], "logo.png"),
         (multipart("mixed", PLAIN, PDF, HTML), ["plain", "html"], "contract.pdf"),
         (multipart("alternative", PDF, LOGO), [], "contract.pdf, logo.png"),
         (PDF, [], "contract.pdf"),
+        (multipart("alternative", PLAIN, multipart("mixed", HTML, LOG, LOGO)), ["plain"], FILES),
+        (multipart("alternative", leaf("text/plain", " "), HTML), ["html"], ""),
+        (multipart("alternative", leaf("text/plain", " ")), [], ""),
         (multipart("alternative", PLAIN, multipart("mixed", HTML, INNER)), ["plain"], RFC822),
         (multipart("alternative", INNER, HTML), ["html"], RFC822),
         (leaf("text/markdown", "# Lens"), ["# Lens"], ""),

@@ -144,6 +144,7 @@ def test_a_file_that_is_no_turtle_is_refused_and_nothing_is_written(tmp_path: Pa
         {"@context": "http://127.0.0.1:9/context.json"},
         {"@graph": [{"@context": [{}, "file:///etc/hostname"]}]},
         {"@context": {"@import": "near.jsonld"}},
+        {"@context": [[["file:///etc/hostname"]]]},
     ],
 )
 def test_a_context_that_stands_elsewhere_is_refused_and_not_fetched(

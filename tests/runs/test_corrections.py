@@ -399,3 +399,6 @@ def test_a_merge_whose_second_line_is_refused_tells_that_the_first_is_written(
     assert "entity='Miss Vale'" in merge.stdout
     assert "the next run follows it" in merge.stdout
     assert "is there already" in merge.stderr
+    as_json = indexed.invoke(*add, "--entity", "Lady Vale", "--entity", "M. Vale", "--json")
+    assert "is there already" in str(json.loads(as_json.stdout))
+    assert "written before the refusal" in as_json.stderr

@@ -97,6 +97,7 @@ def test_the_identity_of_a_table_does_not_depend_on_the_runs_that_made_it(
         patch.setattr(tables, "ROW_GROUP", row_group)
         patch.setattr(table_rows, "BATCH_ROWS", 5)
         patch.setattr(table_rows, "LEAST_ROWS", 2)
+        patch.setattr(table_rows, "REFILL_BELOW", 2)
         rows = first
         snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order)
         for by_key, edits in nights:

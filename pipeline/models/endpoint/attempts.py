@@ -36,9 +36,10 @@ LONGEST_THROTTLING = 3600.0
 """Time in seconds that a run continues although the endpoint refuses every call as too many."""
 SHORTEST_WAIT = 0.5
 LONGEST_WAIT = 60.0
-"""Shortest and longest pause in seconds between two attempts, where the server names none."""
+"""The first and the largest limit of a pause in seconds between two attempts, where the server
+names none."""
 MOST_DOUBLINGS = 7
-"""Number of times that the pause doubles: so often, the shortest is longer than the longest."""
+"""Number of times that the limit doubles: after seven, it exceeds LONGEST_WAIT."""
 CHARACTERS_PER_TOKEN = 4
 """A usual ratio for English. It is used until the reply says how many tokens the call had."""
 

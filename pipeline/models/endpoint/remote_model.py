@@ -113,8 +113,8 @@ class RemoteModel:
     def send_smallest_call(self, client: "OpenAI") -> Tokens:
         """Make the smallest possible call to see whether the server answers. Return its tokens.
 
-        Here it asks for the list of models, which has no tokens. Models that can ask for less than
-        a reply override it.
+        Here it asks for the list of models, which has no tokens. Models that a server may list
+        before it can use them override it.
         """
         with client.with_options(timeout=PROBE_SECONDS).models.with_streaming_response.list():
             # Any answer is enough, so its content is not read.

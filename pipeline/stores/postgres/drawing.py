@@ -24,7 +24,7 @@ The planner assumes that a community's list of entities has at most ten items. I
 choose joins that sort all rows, or loop over them."""
 # The weights are summed as numerics: a sum of floats depends on the order of the rows, which
 # depends on the history of the table.
-EXPECTED_BETWEEN = """
+EXPECTED_LINK_COUNTS = """
     WITH numbered AS MATERIALIZED (
         SELECT id, entity_ids, row_number() OVER (ORDER BY id COLLATE "C")::int AS number,
                dense_rank() OVER (ORDER BY level, coalesce(parent, ''))::int AS parent
@@ -50,15 +50,15 @@ EXPECTED_BETWEEN = """
     )
     """
 MISCOUNTED = text(
-    EXPECTED_BETWEEN  # noqa: S608
+    EXPECTED_LINK_COUNTS  # noqa: S608
     + """
     SELECT count(*) FROM expected FULL JOIN stored USING (one_id, other_id)
     WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships,
         stored.weight)
     """
 )  # of constants alone
-DELETE_BETWEEN = text(
-    EXPECTED_BETWEEN  # noqa: S608
+DELETE_LINK_COUNTS = text(
+    EXPECTED_LINK_COUNTS  # noqa: S608
     + """
     DELETE FROM graphmill_between AS there WHERE there.workspace = :workspace AND NOT EXISTS (
         SELECT FROM expected WHERE expected.one_id = there.one_id
@@ -66,8 +66,8 @@ DELETE_BETWEEN = text(
     )
     """
 )  # of constants alone
-WRITE_BETWEEN = text(
-    EXPECTED_BETWEEN  # noqa: S608
+WRITE_LINK_COUNTS = text(
+    EXPECTED_LINK_COUNTS  # noqa: S608
     + """
     INSERT INTO graphmill_between (workspace, one_id, other_id, relationships, weight)
     SELECT :workspace, one_id, other_id, expected.relationships, expected.weight
@@ -219,8 +219,8 @@ def count_between(connection: Connection, workspace: str) -> None:
     """
     _plan_by_hashes(connection)
     if connection.execute(MISCOUNTED, {"workspace": workspace}).scalar_one():
-        connection.execute(DELETE_BETWEEN, {"workspace": workspace})
-        connection.execute(WRITE_BETWEEN, {"workspace": workspace})
+        connection.execute(DELETE_LINK_COUNTS, {"workspace": workspace})
+        connection.execute(WRITE_LINK_COUNTS, {"workspace": workspace})
 
 
 def _plan_by_hashes(connection: Connection) -> None:
