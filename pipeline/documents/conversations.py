@@ -170,6 +170,11 @@ def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _items_of(value: object) -> list[Any]:
+    """Return a list of JSON, or an empty one for any other value."""
+    return value if isinstance(value, list) else []
+
+
 def slack_exports(names: Iterable[str]) -> frozenset[str]:
     """Return the folders of exports of Slack among these files, "" for the input folder.
 
@@ -284,10 +289,9 @@ def _note(message: Mapping[str, Any], speakers: Mapping[str, str]) -> str:
 def _said_in_slack(message: Mapping[str, Any], names: Mapping[str, str]) -> Said | None:
     """Return a message of Slack, or None if nobody said anything."""
     text = message.get("text")
-    files = message.get("files")
     attached = [
         str(file["name"])
-        for file in (files if isinstance(files, list) else [])
+        for file in _items_of(message.get("files"))
         if isinstance(file, dict) and file.get("name")
     ]
     written = text if isinstance(text, str) else ""
@@ -312,13 +316,12 @@ def _texts_of_attachments(attachments: object) -> list[str]:
     The content of a page behind a link is none of them: nobody said it.
     """
     texts: list[str] = []
-    for attachment in attachments if isinstance(attachments, list) else []:
+    for attachment in _items_of(attachments):
         found = _object(attachment)
         if found.get("from_url") or found.get("original_url"):
             continue
         told = [found.get("pretext"), found.get("title"), found.get("text")]
-        fields = found.get("fields")
-        for field in fields if isinstance(fields, list) else []:
+        for field in _items_of(found.get("fields")):
             told += [_object(field).get("title"), _object(field).get("value")]
         lines = [line for line in told if isinstance(line, str) and line]
         in_blocks = _text_of_block(found.get("blocks"))
@@ -343,10 +346,7 @@ def _text_of_block(block: object, depth: int = 0) -> str:
     own = own or _mark_of_element(found)
     fields = _text_of_block(found.get("fields"), depth + 1)
     rows = _text_of_block(found.get("rows"), depth + 1)
-    elements = found.get("elements")
-    texts = [
-        _text_of_block(one, depth + 1) for one in (elements if isinstance(elements, list) else [])
-    ]
+    texts = [_text_of_block(one, depth + 1) for one in _items_of(found.get("elements"))]
     # The elements of a line are its words in bold, its links and so on.
     between = "" if found.get("type") in _LINES else "\n"
     line = between.join(filter(None, texts))

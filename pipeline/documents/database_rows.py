@@ -249,7 +249,7 @@ def _hash_row(source: Input, raw_row: Mapping[str, Any], columns: Sequence[str] 
     """Return a hash of the row's cells, or of its stamp if it has one.
 
     The hash of a stamp includes the query and the columns. Either may change the document while the
-    stamp stays. All rows without a key have one hash, since none becomes a document.
+    stamp stays. All rows without a key and a stamp have one hash: none becomes a document.
     """
     stamp = raw_row[source.changed] if source.changed else None
     if stamp is None and raw_row[source.id] is not None:

@@ -136,10 +136,10 @@ def _converted_document(
 
     The metadata hold the offsets at which pages begin, and the converter's name.
     """
-    if len(found.text) > params.max_file_mb * 2**20:
-        # A small file can be packed so that its text is larger than any text file that is read.
-        message = f"its text has over {params.max_file_mb} MB; split it or set input.max_file_mb"
-        yield Fault("too_large", message)
+    # A small file can be packed so that its text is larger than any text file that is read.
+    too_large = _find_too_large(found.text, params)
+    if too_large:
+        yield too_large
         return
     text = clean(found.text)
     if not text.strip() and not found.documents:
@@ -161,6 +161,14 @@ def _converted_document(
         yield replace(_document_of(file, one, params, dating), key=key, source=key, line=part.line)
     if not found.documents:
         yield _document_of(file, found, params, dating)
+
+
+def _find_too_large(text: str, params: LoadParams) -> Fault | None:
+    """Return the fault of a text that is longer than a file may be, or None."""
+    if len(text) <= params.max_file_mb * 2**20:
+        return None
+    message = f"its text has over {params.max_file_mb} MB; split it or set input.max_file_mb"
+    return Fault("too_large", message)
 
 
 def _document_of(
@@ -197,9 +205,9 @@ def _row_document(
     text = clean(_as_text(fields.pop(source.text, None)))
     if not text.strip():
         return Fault("empty", f"no text in '{source.text}'; fill it or set text")
-    if len(text) > params.max_file_mb * 2**20:
-        message = f"its text has over {params.max_file_mb} MB; split it or set input.max_file_mb"
-        return Fault("too_large", message)
+    too_large = _find_too_large(text, params)
+    if too_large:
+        return too_large
     fields.pop(source.id, None)
     given = " ".join(_as_text(fields.pop(source.title, None)).split())
     title = title_of(text, file.name, given=given, headings=False, order=params.title_order)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from pipeline.errors import counted
 from pipeline.evaluation.answer_results import AnswerEvaluation
-from pipeline.evaluation.tables import MOST_LEFT_OUT, MOST_TYPES
+from pipeline.evaluation.tables import MODE_WIDTH, MOST_LEFT_OUT, format_types
 
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "exact_match": ("answer", "exact"),
@@ -27,8 +27,6 @@ JUDGE = ("judged_right", "judged_partly")
 COUNTS = ("answerable", "unanswerable")
 WIDTH = 8
 """Characters of a column."""
-MODE_WIDTH = 7
-"""Characters of the first column, with the names of modes."""
 
 
 def shown_columns(evaluation: AnswerEvaluation) -> list[str]:
@@ -51,17 +49,7 @@ def answer_table(evaluation: AnswerEvaluation) -> str:
     model = evaluation.setup.model or "default"
     lines = [f"{n_questions}, workflow {evaluation.stores.get('workflow')}, chat model {model}", ""]
     lines += _table_lines(evaluation.summary(), columns)
-    types = evaluation.by_type()
-    shown_types = list(types.items())[:MOST_TYPES]
-    for type, means in shown_types:
-        # Every mode has the same questions, so the number of the first one is that of all.
-        of_type = counted(int(means["questions"].iloc[0]), "question")
-        lines += ["", f"{evaluation.setup.by}: {type or 'none'}, {of_type}"]
-        lines += _table_lines(means, columns)
-    n_more = len(types) - MOST_TYPES
-    if n_more > 0:
-        more = f"... and {n_more} more values of '{evaluation.setup.by}': --json has them"
-        lines += ["", more]
+    lines += format_types(evaluation, lambda means: _table_lines(means, columns))
     agreed = list(_agreement_lines(evaluation))
     if agreed:
         lines += ["", *agreed]

@@ -1,6 +1,6 @@
 """Format an evaluation of retrieval as tables of text, and list the questions left out of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -32,18 +32,30 @@ def format_evaluation(evaluation: Evaluation) -> str:
     n_questions = counted(len(evaluation.questions), "question")
     lines = [f"{n_questions}, {_describe_setup(evaluation)}", ""]
     lines += _format_modes(evaluation.summary(), evaluation)
+    lines += format_types(evaluation, lambda means: _format_modes(means, evaluation))
+    return "\n".join(lines)
+
+
+def format_types(
+    evaluation: "Evaluation | AnswerEvaluation", format_means: Callable[[pd.DataFrame], list[str]]
+) -> list[str]:
+    """Return the lines of each type of question, of MOST_TYPES at most.
+
+    ``format_means`` writes the means of one type, a row for each mode.
+    """
+    lines: list[str] = []
     types = evaluation.by_type()
     shown_types = list(types.items())[:MOST_TYPES]
     for type, means in shown_types:
         # Every mode has the same questions, so the number of the first one is that of all.
         of_type = counted(int(means["questions"].iloc[0]), "question")
         lines += ["", f"{evaluation.setup.by}: {type or 'none'}, {of_type}"]
-        lines += _format_modes(means, evaluation)
+        lines += format_means(means)
     n_more = len(types) - MOST_TYPES
     if n_more > 0:
         more = f"... and {n_more} more values of '{evaluation.setup.by}': --json has them"
         lines += ["", more]
-    return "\n".join(lines)
+    return lines
 
 
 def describe_left_out(evaluation: "Evaluation | AnswerEvaluation") -> list[str]:
